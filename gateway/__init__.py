@@ -1,0 +1,42 @@
+"""event-gateway: jobs and webhooks into Redis priority lanes, run by executor plugins.
+
+Everything that a plugin author needs is importable from here.
+"""
+
+from __future__ import annotations
+
+from gateway.durations import Duration
+from gateway.errors import ConfigError, EgressDenied, Fatal, GatewayError, HttpError, Rejected, Retry
+from gateway.events import JobEvent
+from gateway.executor import Attempt, Executor, HttpClient, HttpResponse, Job, Payload, Result
+from gateway.hooks import PLUGIN_API, hookimpl
+from gateway.secret import Secret
+from gateway.verifier import Delivery, HandshakeResponse, Verifier, WebhookRequest
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "PLUGIN_API",
+    "Attempt",
+    "ConfigError",
+    "Delivery",
+    "Duration",
+    "EgressDenied",
+    "Executor",
+    "Fatal",
+    "GatewayError",
+    "HandshakeResponse",
+    "HttpClient",
+    "HttpError",
+    "HttpResponse",
+    "Job",
+    "JobEvent",
+    "Payload",
+    "Rejected",
+    "Result",
+    "Retry",
+    "Secret",
+    "Verifier",
+    "WebhookRequest",
+    "hookimpl",
+]

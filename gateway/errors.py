@@ -1,0 +1,155 @@
+"""The errors of the product, one tree.
+
+    GatewayError
+    ├── ConfigError            a wrong key or value in the environment, gateway.toml or a registration
+    │   └── PluginError        a plugin that cannot be loaded, or offers what cannot be used
+    ├── RequestError           a request that cannot be honoured; `.status` is its HTTP status
+    │   ├── InvalidRequest     400 or 422, with every fault found
+    │   ├── NotFound           404: no such job, target, trigger
+    │   └── WrongState         409: the job is not in a state that allows this
+    ├── StoreError             Redis could not do it
+    │   ├── StoreUnavailable   away, loading, read-only or failing over: nothing is known to be written
+    │   ├── StoreFull          out of memory, or the lane is full: nothing was written
+    │   └── StoreMismatch      the data was laid out by another version, or for another partition count
+    ├── AttemptError           what an executor raises to say how an attempt ended
+    │   ├── Retry              try again, no sooner than `after` seconds
+    │   └── Fatal              never try again
+    ├── EgressDenied           an outgoing connection to an address that is not allowed
+    ├── HttpError              an outgoing request that got no answer; `.kind` is from a closed set
+    └── Rejected               a webhook delivery that does not verify; `.reason` is from a closed set
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+class GatewayError(Exception):
+    """Any error of this product."""
+
+
+class ConfigError(GatewayError):
+    """A configuration that cannot be used; says the place (`gateway.toml: targets.resize.timeout`) and the mend."""
+
+    def __init__(self, place: str, detail: str) -> None:
+        super().__init__(f"{place}: {detail}")
+        self.place = place
+        self.detail = detail
+
+
+class PluginError(ConfigError):
+    """A plugin that cannot be used; `place` names the plugin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault of a request: a JSON pointer (RFC 6901, `""` for the whole body) and what is wrong there."""
+
+    pointer: str
+    detail: str
+
+
+class RequestError(GatewayError):
+    """A request that cannot be honoured; the API turns it into an `application/problem+json` answer."""
+
+    status = 400
+
+    def __init__(self, detail: str, *, faults: Sequence[Fault] = (), status: int | None = None) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.faults = tuple(faults)
+        if status is not None:
+            self.status = status
+
+
+class InvalidRequest(RequestError):
+    """Not JSON, or not of the schema; carries every fault that was found."""
+
+    status = 422
+
+
+class NotFound(RequestError):
+    """No job, target or trigger of that name or id."""
+
+    status = 404
+
+
+class WrongState(RequestError):
+    """The job exists, and its state does not allow what was asked."""
+
+    status = 409
+
+
+class StoreError(GatewayError):
+    """Redis could not do what was asked."""
+
+    retry_after_s = 1.0
+
+
+class StoreUnavailable(StoreError):
+    """Redis is away, loading, read-only or failing over; whether a write took effect is not known."""
+
+
+class StoreFull(StoreError):
+    """Redis is at its memory limit, or the lane at its depth cap: nothing was written."""
+
+    retry_after_s = 5.0
+
+
+class StoreMismatch(StoreError):
+    """The data was laid out by a newer version, or for another number of partitions."""
+
+
+class AttemptError(GatewayError):
+    """How an attempt ended, said by its executor; `details` goes into the record's `error` (JSON values only)."""
+
+    def __init__(self, message: str = "", *, type: str | None = None, details: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.type = type or self.__class__.__name__.lower()
+        self.details = details or {}
+
+
+class Retry(AttemptError):
+    """The attempt failed and may be repeated; `after` (seconds) is a floor for the delay, not the delay itself."""
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        after: float | None = None,
+        type: str | None = None,
+        details: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message, type=type, details=details)
+        self.after = after
+
+
+class Fatal(AttemptError):
+    """The attempt failed and no repeat can help: the job is dead at once, whatever attempts were left."""
+
+
+class EgressDenied(GatewayError):
+    """An outgoing connection was refused because the address is not globally routable and not allow-listed."""
+
+
+class HttpError(GatewayError):
+    """An outgoing request that got no usable answer; all kinds may be retried.
+
+    `kind` is one of `dns`, `connect`, `tls`, `timeout`, `reset`, `protocol`.
+    """
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(f"{kind}: {detail}")
+        self.kind = kind
+        self.detail = detail
+
+
+class Rejected(GatewayError):
+    """A webhook delivery that does not verify; the sender always sees the same 401, metrics see `reason`."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason

@@ -1,0 +1,141 @@
+"""What an executor is, and what it gets and gives: the contract of the plugins that run jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import msgspec
+import orjson
+import structlog
+
+C = TypeVar("C", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The facts of the job that an attempt runs; `created_ms` in Unix milliseconds of the server's clock."""
+
+    job_id: str
+    target: str
+    lane: str
+    key: str
+    max_attempts: int
+    created_ms: int
+    tags: tuple[str, ...]
+    traceparent: str
+
+
+class Payload:
+    """The payload: its bytes exactly as they were submitted, and the value, parsed when first asked for."""
+
+    __slots__ = ("_value", "raw")
+    _UNPARSED: ClassVar[object] = object()
+
+    def __init__(self, raw: bytes) -> None:
+        self.raw = raw
+        self._value: Any = Payload._UNPARSED
+
+    @property
+    def value(self) -> Any:
+        """The parsed JSON value; integers beyond 64 bits are only exact in `raw`."""
+        if self._value is Payload._UNPARSED:
+            self._value = orjson.loads(self.raw)
+        return self._value
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A success: `value` is any JSON value (kept as the job's result), `meta` facts for the attempt's log."""
+
+    value: Any = None
+    meta: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """What an outgoing request brought back: at most `max_body` bytes of body, the rest dropped (`truncated`)."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+    truncated: bool
+
+    def header(self, name: str) -> str | None:
+        """The first value of a header, by its lower-case name."""
+        return next((value for key, value in self.headers if key == name), None)
+
+
+class HttpClient(Protocol):
+    """The guarded outgoing client: no redirects, no inflating, only allowed addresses, bounded in time and size."""
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Sequence[tuple[str, str]] = (),
+        body: bytes = b"",
+        timeout_s: float = 30.0,
+        max_body: int = 65536,
+    ) -> HttpResponse:
+        """One request; raises EgressDenied (never to be retried) or HttpError with a named `kind`."""
+
+
+@dataclass(slots=True)
+class Attempt(Generic[C]):
+    """One run of a job, as its executor sees it.
+
+    `deadline` is on the event loop's clock; the runner cancels `execute` there, so an executor only needs it to
+    pass a timeout on. `cancelled` is set when the client cancels the job, just before `execute` is cancelled.
+    """
+
+    job: Job
+    payload: Payload
+    config: C
+    number: int
+    token: str
+    deadline: float
+    log: structlog.stdlib.BoundLogger
+    http: HttpClient
+    cancelled: asyncio.Event
+    report: Callable[[Any], None]
+
+    def remaining_s(self) -> float:
+        """Seconds until the deadline, never below 0."""
+        return max(0.0, self.deadline - asyncio.get_running_loop().time())
+
+    def progress(self, value: Any) -> None:
+        """Shows how far the attempt is (any small JSON value) in the job's record; the latest value wins."""
+        self.report(value)
+
+
+class Executor(ABC, Generic[C]):
+    """Runs the jobs of the targets that name it.
+
+    One instance per process serves all of its targets. `execute` may be called many times at once. It returns
+    a `Result`, raises `Retry` or `Fatal`, or anything else, which counts as a retry; it lets `CancelledError`
+    pass and leaves nothing running behind when it does.
+    """
+
+    name: ClassVar[str]
+    Config: ClassVar[type[msgspec.Struct]]
+
+    def check(self, config: C) -> None:
+        """Raises ValueError if a target with this config cannot run here (a module that does not import)."""
+        return None
+
+    async def start(self) -> None:
+        """Called once in the event loop before the first attempt."""
+        return None
+
+    @abstractmethod
+    async def execute(self, attempt: Attempt[C]) -> Result:
+        """Runs one attempt."""
+
+    async def aclose(self) -> None:
+        """Called once after the last attempt."""
+        return None

@@ -1,0 +1,215 @@
+"""Jobs as values: what is submitted, what a dispatcher claims, what a record shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal
+
+import msgspec
+
+from gateway.backoff import RetryPolicy
+
+LANES = ("critical", "default", "low")
+CALLBACK_TARGET = "gateway.callback"
+"""The built-in target that delivers callbacks; no configured target may take the `gateway.` prefix."""
+
+
+class Status(StrEnum):
+    """Where a job stands (docs: the state machine)."""
+
+    SCHEDULED = "scheduled"
+    PENDING = "pending"
+    RUNNING = "running"
+    RETRYING = "retrying"
+    SUCCEEDED = "succeeded"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+
+    @property
+    def finished(self) -> bool:
+        return self in (Status.SUCCEEDED, Status.DEAD, Status.CANCELLED)
+
+
+class Reason(StrEnum):
+    """Why a job is dead."""
+
+    EXHAUSTED = "exhausted"
+    FATAL = "fatal"
+    EXPIRED = "expired"
+    STALLED = "stalled"
+    NO_TARGET = "no_target"
+
+
+CallbackEvent = Literal["job.succeeded", "job.dead", "job.cancelled"]
+
+
+class Callback(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Where and of what a client wants to be told; no `secret` means an Ed25519 (`v1a`) signature."""
+
+    url: str
+    events: tuple[CallbackEvent, ...] = ("job.succeeded", "job.dead", "job.cancelled")
+    secret: str | None = None
+
+
+class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a callback job tells of: written by the script that ended the first job, rendered at each attempt."""
+
+    job_id: str
+    target: str
+    status: str
+    attempts: int
+    at_ms: int
+    reason: str = ""
+    error: msgspec.Raw = msgspec.Raw()
+
+
+class Options(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The part of a job that only Python reads; stored as one JSON line before the payload's bytes."""
+
+    timeout: float | None = None
+    retry: RetryPolicy | None = None
+    callback: Callback | None = None
+    tags: tuple[str, ...] = ()
+    traceparent: str = ""
+    cause: Cause | None = None
+    parent: Options | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Idempotency:
+    """A repeat with the same `key_hash` is the first job again, if `fingerprint` agrees, for `window_ms`."""
+
+    key_hash: str
+    fingerprint: str
+    window_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A job on its way in: parsed, checked, its id made; durations count from the server's clock."""
+
+    job_id: str
+    target: str
+    payload: bytes
+    lane: str = "default"
+    priority: int = 0
+    key: str = ""
+    delay_ms: int = 0
+    expires_ms: int = 0
+    max_attempts: int = 5
+    idempotency: Idempotency | None = None
+    options: Options = field(default_factory=Options)
+
+
+Verdict = Literal["accepted", "duplicate", "conflict", "full"]
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """What became of a submission: `job_id` and `status` are the first job's where it was a duplicate.
+
+    `status` is `gone` where the key is remembered and the record is not.
+    """
+
+    verdict: Verdict
+    job_id: str
+    status: str
+
+
+@dataclass(slots=True)
+class Claimed:
+    """A job that this process holds under a lease, until it settles with `token` or the lease is lost."""
+
+    job_id: str
+    partition: int
+    target: str
+    lane: str
+    key: str
+    attempt: int
+    max_attempts: int
+    nonce: str
+    previous_delay_ms: int
+    created_ms: int
+    suspect: bool
+    body: bytes
+
+    @property
+    def token(self) -> str:
+        """The fencing token, `attempt:nonce`."""
+        return f"{self.attempt}:{self.nonce}"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """All that is known of a job. Times are Unix milliseconds, None where absent; `payload`, `result` and `error`
+    are JSON texts (empty: absent) to be handed on verbatim; `attempts` counts those started."""
+
+    job_id: str
+    target: str
+    status: Status
+    lane: str
+    priority: int
+    key: str
+    attempts: int
+    max_attempts: int
+    stalls: int
+    created_ms: int
+    updated_ms: int
+    run_at_ms: int | None
+    started_ms: int | None
+    finished_ms: int | None
+    next_attempt_ms: int | None
+    cancel_asked: bool
+    reason: str
+    dispatcher: str
+    payload: bytes
+    result: bytes
+    error: bytes
+    options: Options
+    callback_job_id: str
+    callback_status: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a listing; `next_cursor` is opaque, None at the end."""
+
+    records: tuple[Record, ...]
+    next_cursor: str | None
+
+
+Outcome = Literal["succeeded", "retry", "dead", "released", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """An attempt's outcome on its way back; `result` and `error` are JSON texts, empty for none."""
+
+    job_id: str
+    token: str
+    outcome: Outcome
+    delay_ms: int = 0
+    reason: str = ""
+    result: bytes = b""
+    error: bytes = b""
+
+
+_options_decoder = msgspec.json.Decoder(Options, dec_hook=lambda kind, value: kind(value))
+_options_encoder = msgspec.json.Encoder(enc_hook=float)
+_NO_OPTIONS = Options()
+
+
+def pack_body(options: Options, payload: bytes) -> bytes:
+    """The stored form: the options as one JSON line (empty for none), then the payload verbatim."""
+    if options == _NO_OPTIONS:
+        return b"\n" + payload
+    return _options_encoder.encode(options) + b"\n" + payload
+
+
+def unpack_body(body: bytes) -> tuple[Options, bytes]:
+    """The options and the payload's bytes, as they were packed."""
+    if body[:1] == b"\n":
+        return _NO_OPTIONS, body[1:]
+    line, _, payload = body.partition(b"\n")
+    return _options_decoder.decode(line), payload

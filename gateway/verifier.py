@@ -1,0 +1,81 @@
+"""What a verifier is: the contract of the plugins that check a webhook delivery's signature."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import ClassVar, Generic, TypeVar
+
+import msgspec
+
+from gateway.errors import Rejected
+
+C = TypeVar("C", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookRequest:
+    """A delivery as it came: `headers` in order, names in lower case, values decoded as Latin-1 (lossless).
+
+    `url` is the public one (`public_url` + path and query), never made from the Host header.
+    """
+
+    method: str
+    url: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+    def values(self, name: str) -> list[str]:
+        """Every value of a header, in order; `name` in lower case."""
+        return [value for key, value in self.headers if key == name]
+
+    def one(self, name: str) -> str:
+        """The only value of a header; Rejected if it is missing (`no_signature`) or repeated (`malformed`)."""
+        found = self.values(name)
+        if not found:
+            raise Rejected("no_signature")
+        if len(found) > 1 or len(found[0]) > 4096:
+            raise Rejected("malformed")
+        return found[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A verified delivery: `id` is what it is deduplicated by (None: not at all), `event` its type if it says one."""
+
+    id: str | None
+    event: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HandshakeResponse:
+    """A provider's handshake answered: sent as it is, and no job is made."""
+
+    status: int = 200
+    body: bytes = b""
+    headers: tuple[tuple[str, str], ...] = field(default_factory=tuple)
+
+
+REASONS = ("no_signature", "malformed", "mismatch", "timestamp", "body")
+"""The closed set of `Rejected.reason`: metrics count by it."""
+
+
+class Verifier(ABC, Generic[C]):
+    """Checks the deliveries of one trigger; made once per trigger with its validated config.
+
+    `verify` never raises anything but `Rejected`, whatever bytes it gets, and compares in constant time.
+    """
+
+    name: ClassVar[str]
+    Config: ClassVar[type[msgspec.Struct]]
+
+    def __init__(self, config: C) -> None:
+        self.config = config
+
+    @abstractmethod
+    def verify(self, request: WebhookRequest, now: float) -> Delivery:
+        """The delivery, if its signature is right at `now` (Unix seconds); raises Rejected otherwise."""
+
+    def handshake(self, request: WebhookRequest) -> HandshakeResponse | None:
+        """The answer to a provider's handshake, or None if this request is an ordinary delivery."""
+        return None
