@@ -5,12 +5,15 @@ Everything that a plugin author needs is importable from here.
 
 from __future__ import annotations
 
+from gateway import signing
 from gateway.durations import Duration
+from gateway.egress.rules import check_headers, check_url
 from gateway.errors import ConfigError, EgressDenied, Fatal, GatewayError, HttpError, Rejected, Retry
 from gateway.events import JobEvent
 from gateway.executor import Attempt, Executor, HttpClient, HttpResponse, Job, Payload, Result
 from gateway.hooks import PLUGIN_API, hookimpl
 from gateway.secret import Secret
+from gateway.settings import Settings
 from gateway.verifier import Delivery, HandshakeResponse, Verifier, WebhookRequest
 
 __version__ = "0.1.0"
@@ -36,7 +39,11 @@ __all__ = [
     "Result",
     "Retry",
     "Secret",
+    "Settings",
     "Verifier",
     "WebhookRequest",
+    "check_headers",
+    "check_url",
     "hookimpl",
+    "signing",
 ]

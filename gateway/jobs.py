@@ -119,7 +119,10 @@ class Submitted:
 
 @dataclass(slots=True)
 class Claimed:
-    """A job that this process holds under a lease, until it settles with `token` or the lease is lost."""
+    """A job that this process holds under a lease, until it settles with `token` or the lease is lost.
+
+    `waited_ms` is how long it was ready before it was claimed.
+    """
 
     job_id: str
     partition: int
@@ -131,6 +134,7 @@ class Claimed:
     nonce: str
     previous_delay_ms: int
     created_ms: int
+    waited_ms: int
     suspect: bool
     body: bytes
 

@@ -41,10 +41,14 @@ class WebhookRequest:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A verified delivery: `id` is what it is deduplicated by (None: not at all), `event` its type if it says one."""
+    """A verified delivery: `id` is what it is deduplicated by (None: not at all), `event` its type if it says one.
+
+    `body` is what routes see where the verifier had to unwrap it (a form field's JSON); None: the request's own.
+    """
 
     id: str | None
     event: str = ""
+    body: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

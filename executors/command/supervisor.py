@@ -1,0 +1,239 @@
+"""The process that starts commands for a dispatcher and lets none outlive it; a script of the standard library only.
+
+    dispatcher ── launcher (this script: one, small, single-threaded)
+                    └── supervisor (a fork of it, one per attempt) ── the command, in a session of its own
+
+The dispatcher is large and threaded: to fork it is slow, and to set a child up between fork and exec unsafe. Here it
+is neither. A supervisor adopts whatever its command leaves behind (it is a child subreaper), so that a daemon in a
+session of its own is found and killed as well. It kills when it is told to, when the dispatcher's end of its control
+socket closes, and when the launcher dies; the kernel kills the launcher with the dispatcher, and the command with its
+supervisor. Subreapers and parent-death signals are Linux's; elsewhere the sockets alone tell of a death.
+
+The launcher gets one byte per attempt, with four descriptors: control, standard input, output, error. On control the
+supervisor gets four bytes of length and that much JSON {argv, env, cwd, grace_s}, then `t` (SIGTERM, SIGKILL after the
+grace) or `k` (SIGKILL now). It answers a line of JSON, {exit_code, signal} or {failed, errno} (the first counts), and
+closes when nothing of the command is left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+from typing import Any, NoReturn
+
+SIZE_BYTES = 4
+PARENT_DIED = signal.SIGUSR1
+_SET_PARENT_DEATH_SIGNAL = 1
+_SET_CHILD_SUBREAPER = 36
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+_STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def launch(channel: socket.socket, dispatcher: int) -> None:
+    """Forks a supervisor for every request, until the dispatcher is gone."""
+    _die_with(dispatcher, signal.SIGKILL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in _STOPPING:  # a service manager signals every process: the dispatcher says when commands stop
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the supervisors
+    gc.freeze()
+    launcher = os.getpid()
+    while True:
+        mark, descriptors, _, _ = socket.recv_fds(channel, 1, 4)
+        if not mark:
+            return
+        if len(descriptors) == 4:
+            _fork_supervisor(channel, launcher, descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _fork_supervisor(channel: socket.socket, launcher: int, descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
+    try:
+        pid = os.fork()
+    except OSError as exc:
+        with socket.socket(fileno=os.dup(descriptors[0])) as control:
+            _report(control, failed="fork", errno=exc.errno)
+        return
+    if pid == 0:
+        try:
+            channel.close()
+            _supervise(socket.socket(fileno=descriptors[0]), descriptors[1:], launcher)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(0)
+
+
+def _supervise(control: socket.socket, standard: list[int], launcher: int) -> None:
+    """Runs one command to its end, then kills what is left of it."""
+    _die_with(launcher, PARENT_DIED)
+    _prctl(_SET_CHILD_SUBREAPER, 1)
+    if (spec := _receive(control)) is None:
+        return
+    signals = _watch_signals()
+    supervisor = os.getpid()
+    try:
+        command = os.fork()
+    except OSError as exc:
+        _report(control, failed="fork", errno=exc.errno)
+        return
+    if command == 0:
+        _become(spec, control, standard, supervisor)
+    for descriptor in standard:
+        os.close(descriptor)
+    try:
+        _attend(command, control, signals, spec["grace_s"])
+    finally:
+        _kill_all(command)
+
+
+def _receive(control: socket.socket) -> dict[str, Any] | None:
+    """What to run; None if the dispatcher is gone before it has said so."""
+    try:
+        size = int.from_bytes(control.recv(SIZE_BYTES, socket.MSG_WAITALL), "big")
+        text = control.recv(size, socket.MSG_WAITALL) if size else b""
+    except ConnectionError:
+        return None
+    spec: dict[str, Any] | None = json.loads(text) if size and len(text) == size else None
+    return spec
+
+
+def _attend(command: int, control: socket.socket, signals: int, grace_s: float) -> None:
+    """Tells how the command ended; returns when it is time to kill."""
+    poller = select.poll()
+    poller.register(control, select.POLLIN)
+    poller.register(signals, select.POLLIN)
+    told, kill_at = False, None
+    while True:
+        if not told and (ending := _ending(command)) is not None:
+            _report(control, exit_code=ending[0], signal=ending[1])
+            told = True
+        if told and kill_at is not None:
+            return
+        events = dict(poller.poll(None if kill_at is None else max(0.0, kill_at - time.monotonic()) * 1000))
+        if not events or (signals in events and PARENT_DIED in os.read(signals, 512)):
+            return
+        if control.fileno() in events:
+            if _order(control) != b"t":
+                return
+            _kill_group(command, signal.SIGTERM)
+            kill_at = time.monotonic() + grace_s
+
+
+def _order(control: socket.socket) -> bytes:
+    try:
+        return control.recv(1)
+    except ConnectionError:
+        return b""
+
+
+def _ending(command: int) -> tuple[int, int] | None:
+    """The command's exit code (128 + the signal that killed it) and that signal, 0 for none; None while it runs.
+
+    It is not reaped: while it is a zombie its number, which is its group's, cannot become a stranger's.
+    """
+    if not hasattr(os, "waitid"):  # macOS before Python 3.13
+        pid, status = os.waitpid(command, os.WNOHANG)
+        code = os.waitstatus_to_exitcode(status)
+        return None if pid == 0 else (code, 0) if code >= 0 else (128 - code, -code)
+    while (seen := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+        if seen.si_pid == command:
+            killed = seen.si_code != os.CLD_EXITED
+            return (128 + seen.si_status, seen.si_status) if killed else (seen.si_status, 0)
+        os.waitpid(seen.si_pid, 0)
+    return None
+
+
+def _kill_all(command: int) -> None:
+    """Kills the command's group, then everyone who was adopted, until there is nobody."""
+    _kill_group(command, signal.SIGKILL)
+    while True:
+        for pid in _children():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+def _kill_group(command: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(command, number)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(command, number)  # it may not have made its group yet
+
+
+def _children() -> list[int]:
+    pid = os.getpid()
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", "rb") as listing:
+            return [int(child) for child in listing.read().split()]
+    except OSError:
+        return []
+
+
+def _become(spec: dict[str, Any], control: socket.socket, standard: list[int], supervisor: int) -> NoReturn:
+    """In the new process: turns into the command, or says why not."""
+    step = "setup"
+    try:
+        os.setsid()
+        _die_with(supervisor, signal.SIGKILL)
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+            signal.signal(number, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        for target, descriptor in enumerate(standard):
+            os.dup2(descriptor, target)
+        if spec["cwd"] is not None:
+            step = "cwd"
+            os.chdir(spec["cwd"])
+        step = "exec"
+        os.execvpe(spec["argv"][0], spec["argv"], spec["env"])  # noqa: S606 - argv, never a shell
+    except OSError as exc:
+        _report(control, failed=step, errno=exc.errno)
+    finally:
+        os._exit(127)
+
+
+def _watch_signals() -> int:
+    """A descriptor that becomes readable, with the signal's number, when a child ends or the launcher dies."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    for number in (signal.SIGCHLD, PARENT_DIED):
+        signal.signal(number, lambda *_: None)
+    return reading
+
+
+def _die_with(parent: int, number: int) -> None:
+    """Has the kernel send `number` to this process when `parent`, which must be its parent, dies."""
+    _prctl(_SET_PARENT_DEATH_SIGNAL, number)
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def _prctl(option: int, value: int) -> None:
+    if _LIBC is not None:
+        _LIBC.prctl(option, ctypes.c_ulong(value), 0, 0, 0)
+
+
+def _report(control: socket.socket, **fields: str | int | None) -> None:
+    with contextlib.suppress(OSError):  # the dispatcher may be gone
+        control.sendall(json.dumps(fields).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    launch(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]))

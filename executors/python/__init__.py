@@ -1,0 +1,18 @@
+"""The `python` executor: calls a function of the user's own code with the job's payload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from gateway import Executor, hookimpl
+
+from .executor import PythonConfig, PythonExecutor
+
+__all__ = ["PythonConfig", "PythonExecutor", "register_executors"]
+
+
+@hookimpl
+def register_executors(settings: object) -> Iterable[Executor[Any]]:
+    """Offers the `python` executor."""
+    return [PythonExecutor()]

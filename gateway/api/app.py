@@ -1,0 +1,138 @@
+"""The application: routes over a store and a registry, and what runs beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+import gateway as package
+from gateway.api.auth import Authoriser
+from gateway.api.call import Call, Gateway
+from gateway.api.endpoint import Endpoint
+from gateway.api.gate import StoreGate
+from gateway.api.guards import HeadGuard
+from gateway.api.lag import LoopLag
+from gateway.api.metrics import ApiMetrics
+from gateway.api.openapi import describe_api
+from gateway.api.operations import OPERATIONS, Operation
+from gateway.api.problems import problem_reply
+from gateway.api.reply import Reply, json_reply, send_reply
+from gateway.errors import NotFound, StoreError, StoreMismatch
+from gateway.registry import Registry
+from gateway.settings import Settings
+from gateway.store import Store
+from gateway.submission import Catalog
+
+NO_ROUTE = "none"
+
+
+def create_app(
+    settings: Settings,
+    store: Store,
+    registry: Registry,
+    *,
+    clock: Callable[[], float] = time.time,
+    close_store: bool = False,
+) -> Starlette:
+    """The gateway as an ASGI application; `clock` gives Unix seconds.
+
+    The store may be unconfigured and Redis away: routes answer 503 until it is there. While the application's
+    lifespan runs it is tried for in the background, and closed at the end if `close_store`. Data that does not fit
+    (StoreMismatch) ends the start.
+    """
+    gateway = Gateway(
+        settings=settings,
+        store=store,
+        registry=registry,
+        catalog=_catalog(settings, store, registry),
+        gate=StoreGate(store),
+        authoriser=Authoriser(settings.gateway, store),
+        metrics=ApiMetrics(),
+        lag=LoopLag(),
+        clock=clock,
+    )
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with _running(gateway):
+            yield
+        if close_store:
+            await store.aclose()
+
+    own = settings.gateway
+    guard = Middleware(
+        HeadGuard,
+        max_headers=own.max_headers,
+        max_header_bytes=own.max_header_bytes,
+        on_refusal=lambda status: gateway.metrics.count_request(NO_ROUTE, status),
+    )
+    app = Starlette(routes=list(_routes(gateway)), middleware=[guard], lifespan=lifespan)
+    app.router.redirect_slashes = False
+    app.router.default = _NotFound(gateway)
+    return app
+
+
+@contextlib.asynccontextmanager
+async def _running(gateway: Gateway) -> AsyncIterator[None]:
+    """What runs beside the requests: the way to Redis, and the loop's lag."""
+    tasks = [asyncio.create_task(gateway.lag.run())]
+    try:
+        try:
+            await gateway.gate.require()
+        except StoreMismatch:
+            raise
+        except StoreError:
+            tasks.append(asyncio.create_task(gateway.gate.run()))
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await gateway.gate.aclose()
+
+
+def _catalog(settings: Settings, store: Store, registry: Registry) -> Catalog:
+    return Catalog(
+        targets=registry.targets,
+        lanes=settings.lanes.order,
+        default_lane=settings.lanes.default,
+        window_ms=int(settings.gateway.idempotency_window * 1000),
+        new_id=store.new_id,
+    )
+
+
+def _routes(gateway: Gateway) -> Iterator[Route]:
+    operations = (*OPERATIONS, _openapi_operation())
+    for path in dict.fromkeys(operation.path for operation in operations):
+        endpoint = Endpoint(gateway, path, [each for each in operations if each.path == path])
+        yield Route(path, endpoint)
+
+
+def _openapi_operation() -> Operation:
+    async def openapi(call: Call) -> Reply:
+        return reply
+
+    own = Operation("GET", "/openapi.json", openapi, "read", "This description", {200: None}, store=False)
+    reply = json_reply(describe_api((*OPERATIONS, own), version=package.__version__))
+    return own
+
+
+class _NotFound:
+    """Answers what no route matches."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        reply = problem_reply(NotFound("there is nothing at this path; GET /openapi.json names what there is"))
+        self._gateway.metrics.count_request(NO_ROUTE, reply.status)
+        await send_reply(reply, send)

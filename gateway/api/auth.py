@@ -1,0 +1,143 @@
+"""Who may do what: bearer keys by scope, and none needed on a loopback address while no key exists."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+from urllib.parse import urlsplit
+
+from gateway.api.bodies import one_header
+from gateway.api.problems import Refused
+from gateway.apikeys import ApiKey, Scope, admin_key, is_right, parse_key
+from gateway.settings import GatewaySettings
+from gateway.store import Store
+from gateway.store.apikeys import any_key, find_key
+
+T = TypeVar("T")
+
+CACHED_S = 5.0
+CACHED_MOST = 4096
+
+_CHALLENGE = ((b"www-authenticate", b"Bearer"),)
+_ANY_KEY = "*"
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Whoever sent a request: the key's id, `-` where no key was needed."""
+
+    name: str
+
+
+ANYONE = Client("-")
+
+
+class Authoriser:
+    """Checks requests against the configured key and those in Redis; what Redis says is believed for 5 s."""
+
+    def __init__(self, settings: GatewaySettings, store: Store) -> None:
+        self._own = None if settings.api_key is None else admin_key(settings.api_key.reveal())
+        self._keyless = is_loopback(settings.host) and self._own is None
+        self._hosts = frozenset([settings.host, urlsplit(settings.public_url or "").hostname or "localhost"])
+        self._store = store
+        self._keys: _Cache[ApiKey | None] = _Cache()
+        self._existence: _Cache[bool] = _Cache()
+
+    async def authorise(self, headers: Headers, needed: Scope) -> Client:
+        """The client, if it may do what needs this scope.
+
+        Raises Refused (401 without a right key, 403 without the scope), or StoreError where only Redis could tell.
+        """
+        presented = one_header(headers, b"authorization")
+        if presented is None:
+            if self._keyless and not await self._existence.get(_ANY_KEY, lambda: any_key(self._store)):
+                _check_local(headers, self._hosts)
+                return ANYONE
+            raise Refused(401, "this needs an API key: send Authorization: Bearer gwk_…", headers=_CHALLENGE)
+        key = await self._presented(presented)
+        if not key.allows(needed):
+            raise Refused(403, f"this API key has not the scope {needed!r}; it has: {', '.join(key.scopes)}")
+        return Client(key.key_id)
+
+    def forget(self, key_id: str) -> None:
+        """Drops what is remembered of a key that this process has just made or deleted."""
+        self._keys.forget(key_id)
+        self._existence.forget(_ANY_KEY)
+
+    async def _presented(self, header: bytes) -> ApiKey:
+        kind, _, text = header.decode("latin-1").partition(" ")
+        parts = parse_key(text.strip()) if kind.lower() == "bearer" else None
+        if parts is not None:
+            key_id, secret = parts
+            key = self._own if self._own is not None and key_id == self._own.key_id else await self._stored(key_id)
+            if is_right(key, secret) and key is not None:
+                return key
+        raise Refused(401, "the API key is not right; send Authorization: Bearer gwk_…", headers=_CHALLENGE)
+
+    async def _stored(self, key_id: str) -> ApiKey | None:
+        return await self._keys.get(key_id, lambda: find_key(self._store, key_id))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens on the host."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class _Cache(Generic[T]):
+    """Answers by name, kept for 5 s; concurrent askers of one name share one question."""
+
+    def __init__(self) -> None:
+        self._answers: dict[str, tuple[float, asyncio.Task[T]]] = {}
+
+    async def get(self, name: str, ask: Callable[[], Awaitable[T]]) -> T:
+        now_s = asyncio.get_running_loop().time()
+        known = self._answers.get(name)
+        if known is None or now_s - known[0] > CACHED_S or _failed(known[1]):
+            self._answers.pop(name, None)
+            if len(self._answers) >= CACHED_MOST:
+                self._answers.pop(next(iter(self._answers)))
+            known = self._answers[name] = (now_s, asyncio.create_task(_asked(ask)))
+        return await asyncio.shield(known[1])
+
+    def forget(self, name: str) -> None:
+        self._answers.pop(name, None)
+
+
+def _failed(task: asyncio.Task[T]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)
+
+
+async def _asked(ask: Callable[[], Awaitable[T]]) -> T:
+    return await ask()
+
+
+def _check_local(headers: Headers, hosts: frozenset[str]) -> None:
+    """Keeps web pages out while no key exists: a browser on this machine can be made to send requests here.
+
+    A page of another origin shows in `Sec-Fetch-Site` or `Origin`; a name that was rebound to this address shows
+    in `Host`, since a name without a dot cannot belong to a stranger.
+    """
+    site = one_header(headers, b"sec-fetch-site")
+    origin = one_header(headers, b"origin")
+    if site not in (None, b"none", b"same-origin") or (origin is not None and site is None):
+        raise Refused(403, "a web page of another origin may not call a gateway without an API key; make one first")
+    host = (one_header(headers, b"host") or b"localhost").decode("latin-1")
+    name = urlsplit(f"//{host}").hostname or ""
+    if "." in name and name not in hosts and not name.endswith(".localhost") and not _is_address(name):
+        raise Refused(403, f"the Host {name[:64]!r} is not this gateway's; set gateway.public_url, or make an API key")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,118 @@
+"""Reads a request's body, within its limits of size and time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.types import Receive, Send
+
+from gateway.api.problems import Refused
+from gateway.api.reply import Reply, send_reply
+
+JSON_TYPES = ("application/json",)
+NDJSON_TYPES = ("application/x-ndjson", "application/ndjson", "application/jsonl")
+MIN_BYTES_PER_S = 16384
+"""A large body may take longer than its timeout as long as it comes at this rate on average."""
+
+LINGER_S = 1.0
+LINGER_BYTES = 1024 * 1024
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+class ClientGone(Exception):
+    """The client closed the connection before its request was whole; nobody waits for an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class BodyLimits:
+    """How many bytes a body may have, and how many seconds it may stall."""
+
+    most_bytes: int
+    timeout_s: float
+
+
+async def read_body(receive: Receive, headers: Headers, limits: BodyLimits) -> bytes:
+    """The whole body. Raises Refused (408, 413, 415) without reading more than the limit, or ClientGone."""
+    check_encoding(headers)
+    declared = one_header(headers, b"content-length")
+    if declared is not None and declared.isdigit() and int(declared) > limits.most_bytes:
+        raise _too_large(limits)
+    try:
+        async with asyncio.timeout(limits.timeout_s) as deadline:
+            return await _read_chunks(receive, limits, deadline)
+    except TimeoutError as exc:
+        raise Refused(408, "the body stopped arriving, or arrives too slowly", close=True) from exc
+
+
+async def _read_chunks(receive: Receive, limits: BodyLimits, deadline: asyncio.Timeout) -> bytes:
+    first_deadline = deadline.when() or 0.0
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > limits.most_bytes:
+            raise _too_large(limits)
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        deadline.reschedule(first_deadline + size / MIN_BYTES_PER_S)
+
+
+def check_encoding(headers: Headers) -> None:
+    """Raises Refused (415) for a compressed body: nothing is inflated here."""
+    for name, value in headers:
+        if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
+            raise Refused(415, "the body is compressed; send it as it is, without Content-Encoding", close=True)
+
+
+def media_type(headers: Headers) -> str:
+    """The Content-Type without its parameters, in lower case; empty if there is none."""
+    value = one_header(headers, b"content-type") or b""
+    return value.partition(b";")[0].strip().lower().decode("latin-1")
+
+
+def check_json(headers: Headers, *, also: Sequence[str] = ()) -> None:
+    """Raises Refused (415) if the body says that it is not JSON; one that says nothing may pass."""
+    kind = media_type(headers)
+    if kind and kind not in JSON_TYPES and kind not in also and not kind.endswith("+json"):
+        wanted = " or ".join((*JSON_TYPES, *also[:1]))
+        raise Refused(415, f"the Content-Type is {kind[:64]!r}; send {wanted}", close=True)
+
+
+def one_header(headers: Headers, name: bytes) -> bytes | None:
+    """The value of a header, None if it is not there; Refused (400) if it is there twice."""
+    found = [value for key, value in headers if key == name]
+    if len(found) > 1:
+        raise Refused(400, f"the header {name.decode()} is there {len(found)} times; send it once", close=True)
+    return found[0] if found else None
+
+
+async def close_slowly(reply: Reply, receive: Receive, send: Send) -> None:
+    """Answers, and reads on a little before the connection is closed.
+
+    Closing at once with unread bytes makes the kernel reset the connection, and a client that is still sending
+    would never see the answer.
+    """
+    await send_reply(reply, send, more=True)
+    seen = 0
+    try:
+        async with asyncio.timeout(LINGER_S):
+            while seen < LINGER_BYTES:
+                message = await receive()
+                seen += len(message.get("body", b""))
+                if message["type"] == "http.disconnect" or not message.get("more_body", False):
+                    break
+    except TimeoutError:
+        pass
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _too_large(limits: BodyLimits) -> Refused:
+    return Refused(413, f"the body is larger than {limits.most_bytes} bytes", close=True)

@@ -1,0 +1,76 @@
+"""One request on its way through: what it says, who sent it, and how long the store may still take."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from starlette.types import Receive
+from starlette.types import Scope as AsgiScope
+
+from gateway.api.auth import ANYONE, Authoriser, Client
+from gateway.api.bodies import BodyLimits, Headers, read_body
+from gateway.api.gate import StoreGate, in_time
+from gateway.api.lag import LoopLag
+from gateway.api.metrics import ApiMetrics
+from gateway.registry import Registry
+from gateway.settings import Settings
+from gateway.store import Store
+from gateway.submission import Catalog
+
+T = TypeVar("T")
+
+STORE_S = 1.7
+"""What all of a request's calls to the store may take together: the client has its 503 within 2 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """All that the routes work with; `clock` gives Unix seconds."""
+
+    settings: Settings
+    store: Store
+    registry: Registry
+    catalog: Catalog
+    gate: StoreGate
+    authoriser: Authoriser
+    metrics: ApiMetrics
+    lag: LoopLag
+    clock: Callable[[], float]
+
+
+@dataclass(slots=True)
+class Call:
+    """A request as its route sees it."""
+
+    gateway: Gateway
+    scope: AsgiScope
+    receive: Receive
+    client: Client = ANYONE
+    store_s: float = STORE_S
+
+    @property
+    def headers(self) -> Headers:
+        """Names in lower case, in order."""
+        headers: Headers = self.scope["headers"]
+        return headers
+
+    def path_value(self, name: str) -> str:
+        """A part of the path, by its name in the route."""
+        return str(self.scope["path_params"][name])
+
+    async def body(self, limits: BodyLimits | None = None) -> bytes:
+        """The whole body, within the configured limits where none are given."""
+        own = self.gateway.settings.gateway
+        return await read_body(self.receive, self.headers, limits or BodyLimits(own.max_body, float(own.body_timeout)))
+
+    async def in_time(self, work: Callable[[], Awaitable[T]]) -> T:
+        """What the store's call brings, in the time that is left; StoreUnavailable after it."""
+        clock = asyncio.get_running_loop().time
+        began_s = clock()
+        try:
+            return await in_time(work, max(0.0, self.store_s))
+        finally:
+            self.store_s -= clock() - began_s

@@ -1,0 +1,67 @@
+"""One path of the API as an ASGI application: who may, the handler, and every error as a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import structlog
+from starlette.types import Receive, Scope, Send
+
+from gateway.api.bodies import ClientGone, close_slowly
+from gateway.api.call import Call, Gateway
+from gateway.api.operations import ANY_METHOD, Operation
+from gateway.api.problems import Refused, problem_reply
+from gateway.api.reply import Reply, send_reply
+from gateway.errors import RequestError, StoreError, StoreFull
+
+log = structlog.get_logger(__name__)
+
+
+class Endpoint:
+    """Answers every request to one path; the one place where a request is let in."""
+
+    def __init__(self, gateway: Gateway, path: str, operations: Sequence[Operation]) -> None:
+        self.path = path
+        self.operations: Mapping[str, Operation] = {each.method: each for each in operations}
+        self._gateway = gateway
+        allowed = sorted({*self.operations, *(("HEAD",) if "GET" in self.operations else ())})
+        self._allow = ((b"allow", ", ".join(allowed).encode()),)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            reply = await self._answer(scope, receive)
+        except ClientGone:
+            return
+        self._gateway.metrics.count_request(self.path, reply.status)
+        if reply.close and reply.status != 408:
+            await close_slowly(reply, receive, send)
+        else:
+            await send_reply(reply, send)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Reply:
+        try:
+            operation = self._operation(scope["method"])
+            call = Call(self._gateway, scope, receive)
+            if operation.scope is not None:
+                headers, needed = scope["headers"], operation.scope
+                call.client = await call.in_time(lambda: self._gateway.authoriser.authorise(headers, needed))
+            if operation.store and not self._gateway.gate.open:
+                await call.in_time(self._gateway.gate.require)
+            return await operation.handler(call)
+        except RequestError as error:
+            return problem_reply(error)
+        except StoreError as error:
+            level = log.warning if isinstance(error, StoreFull) else log.error
+            level("the store refused", route=self.path, error=str(error))
+            return problem_reply(error)
+        except ClientGone:
+            raise
+        except Exception:
+            log.exception("a request failed", route=self.path)
+            return problem_reply(Refused(500, "this should not have happened; the gateway's log says more"))
+
+    def _operation(self, method: str) -> Operation:
+        found = self.operations.get(ANY_METHOD) or self.operations.get("GET" if method == "HEAD" else method)
+        if found is None:
+            raise Refused(405, f"{method[:16]} is not for this path", headers=self._allow)
+        return found

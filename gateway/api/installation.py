@@ -1,0 +1,32 @@
+"""What is set up here: targets, lanes, the public half of the signing key."""
+
+from __future__ import annotations
+
+from gateway.api.call import Call
+from gateway.api.reply import Reply, json_reply
+from gateway.signing import SigningKey
+
+
+async def list_targets(call: Call) -> Reply:
+    """Names and executors; no configuration, since secrets may be in it."""
+    targets = call.gateway.registry.targets
+    return json_reply(
+        {"targets": [{"name": name, "executor": target.executor.name} for name, target in sorted(targets.items())]}
+    )
+
+
+async def list_lanes(call: Call) -> Reply:
+    """How many jobs wait in each lane, and how long its first one has, the most urgent lane first."""
+    inspection = await call.in_time(call.gateway.store.inspect)
+    lanes = [
+        {"lane": name, "pending": depth.pending, "oldest_seconds": depth.waited_ms / 1000}
+        for name, depth in inspection.lanes.items()
+    ]
+    return json_reply({"lanes": lanes})
+
+
+async def list_signing_keys(call: Call) -> Reply:
+    """What receivers verify `v1a` signatures with."""
+    configured = call.gateway.settings.gateway.signing_key
+    key = SigningKey.parse((configured or call.gateway.store.signing_key).reveal())
+    return json_reply({"keys": [{"algorithm": "ed25519", "public_key": key.public}]})

@@ -1,0 +1,153 @@
+"""Jobs: submit one or many, look at them, cancel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from gateway.api.bodies import NDJSON_TYPES, check_json, media_type, one_header
+from gateway.api.call import Call
+from gateway.api.problems import Refused, describe
+from gateway.api.query import Query
+from gateway.api.records import render_page, render_record, render_status, render_timeline
+from gateway.api.reply import Reply, json_reply
+from gateway.errors import InvalidRequest, RequestError, StoreFull
+from gateway.events import JobEvent
+from gateway.jobs import Record, Submission, Submitted
+from gateway.store.listing import list_jobs
+from gateway.submission import Caller, check_text, parse_submission, split_array, split_lines
+
+
+async def submit(call: Call) -> Reply:
+    """202 for a job taken in, 200 for one that was there already."""
+    check_json(call.headers)
+    text = await call.body()
+    check_text(text)
+    gateway = call.gateway
+    now_s = gateway.clock()
+    job = parse_submission(text, gateway.catalog, caller=_caller(call, with_key=True), now_s=now_s)
+    submitted = (await call.in_time(lambda: gateway.store.submit([job])))[0]
+    _raise_refused(submitted)
+    announce(call, [job], [submitted], now_s=now_s)
+    return Reply(200 if submitted.verdict == "duplicate" else 202, orjson.dumps(_accepted(submitted)))
+
+
+async def submit_batch(call: Call) -> Reply:
+    """Each item's own answer, in order; only what concerns the whole batch fails it whole."""
+    check_json(call.headers, also=NDJSON_TYPES)
+    if one_header(call.headers, b"idempotency-key") is not None:
+        raise Refused(400, "a batch has an idempotency_key in each of its jobs, not one in a header", close=True)
+    text = await call.body()
+    check_text(text)
+    lines = media_type(call.headers) in NDJSON_TYPES or text.lstrip()[:1] == b"{"
+    items = split_lines(text) if lines else split_array(text)
+    gateway, now_s = call.gateway, call.gateway.clock()
+    results: list[dict[str, Any]] = [{} for _ in items]
+    jobs: dict[int, Submission] = {}
+    for at, item in enumerate(items):
+        try:
+            jobs[at] = parse_submission(item, gateway.catalog, caller=_caller(call), now_s=now_s)
+        except RequestError as error:
+            results[at] = {"error": describe(error)}
+    submitted = await call.in_time(lambda: gateway.store.submit(list(jobs.values()))) if jobs else []
+    announce(call, list(jobs.values()), submitted, now_s=now_s)
+    for at, each in zip(jobs, submitted, strict=True):
+        results[at] = _result(each)
+    return json_reply({"results": results})
+
+
+async def show(call: Call) -> Reply:
+    """The record."""
+    found = await call.in_time(lambda: call.gateway.store.find(call.path_value("job_id")))
+    return json_reply(render_record(found.record))
+
+
+async def show_status(call: Call) -> Reply:
+    """The short form of the record."""
+    found = await call.in_time(lambda: call.gateway.store.find(call.path_value("job_id")))
+    return json_reply(render_status(found.record))
+
+
+async def show_events(call: Call) -> Reply:
+    """The timeline."""
+    found = await call.in_time(lambda: call.gateway.store.find(call.path_value("job_id")))
+    return json_reply(render_timeline(found))
+
+
+async def list_all(call: Call) -> Reply:
+    """A page of jobs: the running ones first, then those that wait in the order in which they run, then the rest."""
+    query = Query(call.scope["query_string"], ("status", "target", "lane", "tag", "limit", "cursor"))
+    status, limit = query.status(), query.limit()
+    lane = query.one_of("lane", call.gateway.store.lanes)
+    target, tag, cursor = query.text("target"), query.text("tag"), query.text("cursor")
+    query.done()
+
+    def keep(record: Record) -> bool:
+        return (
+            (target is None or record.target == target)
+            and (lane is None or record.lane == lane)
+            and (tag is None or tag in record.options.tags)
+        )
+
+    store = call.gateway.store
+    page = await call.in_time(lambda: list_jobs(store, status, limit=limit, cursor=cursor, keep=keep))
+    return json_reply(render_page(page))
+
+
+async def cancel(call: Call) -> Reply:
+    """200 for a job that waited, 202 for one that runs and was asked to stop; WrongState if it is over."""
+    store, job_id = call.gateway.store, call.path_value("job_id")
+    verdict = await call.in_time(lambda: store.cancel(job_id))
+    if verdict == "asked":
+        return json_reply({"job_id": job_id, "status": "running"}, 202)
+    if call.gateway.registry.listeners.listening:
+        record = (await call.in_time(lambda: store.find(job_id))).record
+        at_ms = int(call.gateway.clock() * 1000)
+        event = JobEvent("cancelled", job_id, record.target, record.lane, at_ms, record.attempts)
+        call.gateway.registry.emit(event)
+    return json_reply({"job_id": job_id, "status": "cancelled"})
+
+
+def announce(call: Call, jobs: list[Submission], submitted: list[Submitted], *, now_s: float) -> None:
+    """Tells the plugins of the jobs that were taken in."""
+    registry = call.gateway.registry
+    if registry.listeners.listening:
+        for job, each in zip(jobs, submitted, strict=True):
+            if each.verdict == "accepted":
+                registry.emit(JobEvent("accepted", each.job_id, job.target, job.lane, int(now_s * 1000)))
+
+
+def _caller(call: Call, *, with_key: bool = False) -> Caller:
+    traceparent = b""
+    for name, value in call.headers:
+        if name == b"traceparent":
+            traceparent = value
+    key = one_header(call.headers, b"idempotency-key") if with_key else None
+    return Caller(
+        name=call.client.name,
+        idempotency_key=None if key is None else key.decode("latin-1"),
+        traceparent=traceparent.decode("latin-1"),
+    )
+
+
+def _accepted(submitted: Submitted) -> dict[str, Any]:
+    answer: dict[str, Any] = {"job_id": submitted.job_id, "status": submitted.status}
+    if submitted.verdict == "duplicate":
+        answer["duplicate"] = True
+    return answer
+
+
+def _result(submitted: Submitted) -> dict[str, Any]:
+    try:
+        _raise_refused(submitted)
+    except (InvalidRequest, StoreFull) as error:
+        return {"error": describe(error)}
+    return _accepted(submitted)
+
+
+def _raise_refused(submitted: Submitted) -> None:
+    if submitted.verdict == "full":
+        raise StoreFull("the lane is full; nothing was queued")
+    if submitted.verdict == "conflict":
+        raise InvalidRequest("the idempotency key was used with another body; use a new key for a new job")

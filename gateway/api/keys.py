@@ -1,0 +1,60 @@
+"""API keys over the API: list, make, delete; a key's text is shown once, when it is made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gateway.api.bodies import check_json
+from gateway.api.call import Call
+from gateway.api.records import timestamp
+from gateway.api.reply import Reply, json_reply
+from gateway.apikeys import ApiKey, Scope
+from gateway.errors import Fault, InvalidRequest
+from gateway.store.apikeys import create_key, delete_key, list_keys
+from gateway.submission import check_text
+
+
+class NewKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a key is to be called, and what it may do."""
+
+    name: str
+    scopes: tuple[Scope, ...]
+
+
+async def list_all(call: Call) -> Reply:
+    """Every key without its secret, the oldest first."""
+    keys = await call.in_time(lambda: list_keys(call.gateway.store))
+    return json_reply({"apikeys": [_render(key) for key in keys]})
+
+
+async def create(call: Call) -> Reply:
+    """201 with the key's text, which cannot be had again."""
+    check_json(call.headers)
+    text = await call.body()
+    check_text(text)
+    store, now_ms = call.gateway.store, int(call.gateway.clock() * 1000)
+    try:
+        wanted = msgspec.json.decode(text, type=NewKey)
+        key_id, key = await call.in_time(lambda: create_key(store, wanted.name, wanted.scopes, now_ms=now_ms))
+    except msgspec.ValidationError as exc:
+        raise InvalidRequest("the body is wrong", faults=[Fault("", str(exc).replace("`", ""))]) from exc
+    except msgspec.DecodeError as exc:
+        raise InvalidRequest(f"the body is not JSON: {exc}", status=400) from exc
+    except ValueError as exc:
+        raise InvalidRequest(str(exc)) from exc
+    call.gateway.authoriser.forget(key_id)
+    return json_reply({"id": key_id, "name": wanted.name, "scopes": wanted.scopes, "key": key}, 201)
+
+
+async def delete(call: Call) -> Reply:
+    """204; other processes forget the key within 5 s."""
+    key_id = call.path_value("key_id")
+    await call.in_time(lambda: delete_key(call.gateway.store, key_id))
+    call.gateway.authoriser.forget(key_id)
+    return Reply(204, content_type=b"")
+
+
+def _render(key: ApiKey) -> dict[str, Any]:
+    return {"id": key.key_id, "name": key.name, "scopes": key.scopes, "created_at": timestamp(key.created_ms)}

@@ -1,0 +1,90 @@
+"""Every route there is: its method, path, scope and handler. What is not here does not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway.api import dlq, health, hooks, installation, jobs, keys, models, scrape
+from gateway.api.call import Call
+from gateway.api.reply import Reply
+from gateway.apikeys import Scope
+from gateway.submission import SubmitBody
+
+Handler = Callable[[Call], Awaitable[Reply]]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One method of one path. `scope` None: nobody is asked who they are; `store`: nothing works without Redis.
+
+    `answers` maps statuses to models (None: no JSON), `query` parameters to their descriptions.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    scope: Scope | None
+    summary: str
+    answers: dict[int, Any]
+    body: Any = None
+    query: dict[str, str] = field(default_factory=dict)
+    store: bool = True
+
+
+ANY_METHOD = "*"
+
+_PAGE = {"limit": "how many, 1 to 100 (default 50)", "cursor": "next_cursor of the page before"}
+_JOBS_QUERY = {
+    "status": "of this status only",
+    "target": "of this target only",
+    "lane": "of this lane only",
+    "tag": "with this tag only",
+    **_PAGE,
+}
+_DLQ_QUERY = {"target": "of this target only", "reason": "dead for this reason only", **_PAGE}
+_SUBMITTED = {202: models.Accepted, 200: models.Accepted}
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation("POST", "/jobs", jobs.submit, "submit", "Submit a job", _SUBMITTED, SubmitBody),
+    Operation("*", "/hooks/{trigger}", hooks.receive, None, "Deliver a webhook", {202: models.DeliveryAnswer}),
+    Operation(
+        "POST", "/jobs/batch", jobs.submit_batch, "submit", "Submit up to 1000 jobs, as an array or NDJSON",
+        {200: models.BatchAnswer}, list[SubmitBody],
+    ),
+    Operation("GET", "/jobs", jobs.list_all, "read", "List jobs", {200: models.JobPage}, query=_JOBS_QUERY),
+    Operation("GET", "/jobs/{job_id}", jobs.show, "read", "A job's record", {200: models.JobRecord}),
+    Operation(
+        "DELETE", "/jobs/{job_id}", jobs.cancel, "submit", "Cancel a job",
+        {200: models.CancelAnswer, 202: models.CancelAnswer},
+    ),
+    Operation("GET", "/jobs/{job_id}/status", jobs.show_status, "read", "A job's state", {200: models.JobStatus}),
+    Operation("GET", "/jobs/{job_id}/events", jobs.show_events, "read", "A job's timeline", {200: models.Timeline}),
+    Operation("POST", "/enqueue", jobs.submit, "submit", "Submit a job (older path)", _SUBMITTED, SubmitBody),
+    Operation("GET", "/dlq", dlq.list_dead, "read", "List dead jobs", {200: models.JobPage}, query=_DLQ_QUERY),
+    Operation("GET", "/dlq/{job_id}", dlq.show_dead, "read", "A dead job's record", {200: models.JobRecord}),
+    Operation(
+        "POST", "/dlq/{job_id}/retry", dlq.retry, "submit", "Send a dead job back to its lane", {200: models.JobRecord}
+    ),
+    Operation("GET", "/targets", installation.list_targets, "read", "The targets", {200: models.Targets}),
+    Operation("GET", "/lanes", installation.list_lanes, "read", "The lanes and their depths", {200: models.Lanes}),
+    Operation(
+        "GET", "/signing-keys", installation.list_signing_keys, "read", "The public keys", {200: models.SigningKeys}
+    ),
+    Operation("GET", "/apikeys", keys.list_all, "admin", "The API keys", {200: models.Keys}),
+    Operation("POST", "/apikeys", keys.create, "admin", "Make an API key", {201: models.MadeKey}, keys.NewKey),
+    Operation("DELETE", "/apikeys/{key_id}", keys.delete, "admin", "Delete an API key", {204: None}),
+    Operation("GET", "/metrics", scrape.scrape, "read", "Metrics for Prometheus", {200: None}),
+    *(
+        Operation("GET", path, health.livez, None, "Is the process alive?", {200: models.Alive}, store=False)
+        for path in ("/livez",)
+    ),
+    *(
+        Operation(
+            "GET", path, health.readyz, None, "Can it take work in?", {200: models.Ready, 503: models.Ready},
+            store=False,
+        )
+        for path in ("/readyz", "/ready", "/health")
+    ),
+)  # fmt: skip

@@ -1,0 +1,38 @@
+"""An answer on its way out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from starlette.types import Send
+
+JSON = b"application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A whole answer; header names in lower case. `close` ends the connection with it."""
+
+    status: int
+    body: bytes = b""
+    content_type: bytes = JSON
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    close: bool = False
+
+
+def json_reply(value: Any, status: int = 200) -> Reply:
+    """A JSON answer; `value` is what orjson encodes, fragments included."""
+    return Reply(status, orjson.dumps(value))
+
+
+async def send_reply(reply: Reply, send: Send, *, more: bool = False) -> None:
+    """Sends all of it; with `more` the answer is left open, to be ended by one more empty body message."""
+    headers = [(b"content-length", str(len(reply.body)).encode()), *reply.headers]
+    if reply.content_type:
+        headers.append((b"content-type", reply.content_type))
+    if reply.close:
+        headers.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": reply.body, "more_body": more})

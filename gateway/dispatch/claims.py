@@ -1,0 +1,133 @@
+"""The claim loop: one per partition, one exchange (settle + claim) under way at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from gateway.dispatch.slots import Slots
+from gateway.errors import StoreError, StoreMismatch
+from gateway.jobs import Claimed, Settlement
+from gateway.store import ClaimRequest, Exchange, Worker
+
+log = structlog.get_logger(__name__)
+
+POLL_S = (0.5, 1.0)
+"""Between these, at random: what guarantees progress when a wake-up is lost."""
+
+_BACKOFF_S = (0.02, 1.0)
+
+
+class ClaimLoop:
+    """Claims from one partition whenever there may be work and slots are free, and writes outcomes back.
+
+    Idle, it waits for a wake-up, the next due job, or the poll. Busy, its batches grow with what happened while the
+    last exchange was under way. A lost reply is asked for again, with the same nonce, until it is answered.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        slots: Slots,
+        *,
+        start: Callable[[Sequence[Claimed]], None],
+        settled: Callable[[Sequence[Settlement], Sequence[str]], None],
+        rng: random.Random,
+    ) -> None:
+        self._worker = worker
+        self._slots = slots
+        self._start = start
+        self._settled = settled
+        self._rng = rng
+        self._settlements: list[Settlement] = []
+        self._event = asyncio.Event()
+        self._hungry = True
+        self._claiming = True
+        self._wake_at: float | None = None
+        self._batch = max(1, (slots.count + 1) // 2)
+        slots.on_freed(self._slot_freed)
+
+    def wake(self) -> None:
+        """There may be work."""
+        self._hungry = True
+        self._event.set()
+
+    def settle(self, settlement: Settlement) -> None:
+        """Queues an outcome for the next exchange."""
+        self._settlements.append(settlement)
+        self._event.set()
+
+    def stop_claiming(self) -> None:
+        """From now on only settles."""
+        self._claiming = False
+        self._event.set()
+
+    async def run(self) -> None:
+        """Runs until cancelled; raises StoreMismatch if the data became another version's."""
+        while True:
+            settlements, claim = self._settlements, self._next_claim()
+            if not settlements and claim is None:
+                await self._wait()
+                continue
+            self._settlements = []
+            exchange = await self._exchange(settlements, claim)
+            self._settled(settlements, exchange.settled)
+            if claim is not None:
+                self._take(claim, exchange)
+                # the first half of what was claimed starts, and its outcomes leave, while the rest still runs
+                await asyncio.sleep(0)
+
+    def _next_claim(self) -> ClaimRequest | None:
+        if not (self._claiming and self._hungry):
+            return None
+        n = self._slots.reserve(self._batch)
+        if n == 0:
+            return None
+        self._hungry = False
+        return self._worker.next_claim(n, suspects=self._slots.reserve_suspect())
+
+    async def _exchange(self, settlements: Sequence[Settlement], claim: ClaimRequest | None) -> Exchange:
+        delay_s = _BACKOFF_S[0]
+        while True:
+            try:
+                return await self._worker.exchange(settlements, claim)
+            except StoreMismatch:
+                raise
+            except StoreError as error:
+                log.warning("exchange failed", error=str(error), retry_in_s=round(delay_s, 2))
+            await asyncio.sleep(delay_s * self._rng.uniform(0.5, 1.5))
+            delay_s = min(_BACKOFF_S[1], delay_s * 2)
+
+    def _take(self, claim: ClaimRequest, exchange: Exchange) -> None:
+        got = len(exchange.claimed)
+        if claim.suspects and not any(claimed.suspect for claimed in exchange.claimed):
+            self._slots.give_back_suspect()
+        now = asyncio.get_running_loop().time()
+        self._wake_at = None if exchange.wake_in_s is None else now + exchange.wake_in_s
+        self._hungry = self._hungry or exchange.more or got == claim.n
+        self._start(exchange.claimed)
+        if got < claim.n:
+            self._slots.give_back(claim.n - got)
+
+    async def _wait(self) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._rng.uniform(*POLL_S)
+        if self._wake_at is not None:
+            until = min(until, self._wake_at)
+        timer = loop.call_at(until, self._look_again)
+        try:
+            await self._event.wait()
+        finally:
+            timer.cancel()
+        self._event.clear()
+
+    def _look_again(self) -> None:
+        self._wake_at = None
+        self.wake()
+
+    def _slot_freed(self) -> None:
+        if self._hungry:
+            self._event.set()

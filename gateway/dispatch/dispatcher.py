@@ -1,0 +1,238 @@
+"""The dispatcher: its claim loops, its attempts, its leases, its upkeep, and how it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import socket
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from gateway.dispatch.attempts import Attempts, Running
+from gateway.dispatch.claims import ClaimLoop
+from gateway.dispatch.leases import Held, LeaseKeeper
+from gateway.dispatch.metrics import DispatchMetrics
+from gateway.dispatch.slots import Slots
+from gateway.dispatch.upkeep import reap, upkeep
+from gateway.errors import StoreError, StoreMismatch
+from gateway.events import EventType, JobEvent
+from gateway.jobs import Claimed, Settlement
+from gateway.registry import Registry
+from gateway.runner import Runner
+from gateway.settings import Settings
+from gateway.store import RetentionLimits, Store, Worker
+from gateway.store.leases import Renewed
+from gateway.store.wake import listen
+
+log = structlog.get_logger(__name__)
+
+_FLUSH_S = 5.0
+"""After the drain: how long outcomes and releases may take to be written."""
+
+_EVENTS: dict[str, EventType] = {
+    "succeeded": "succeeded",
+    "retrying": "retrying",
+    "dead": "dead",
+    "cancelled": "cancelled",
+}
+
+
+def dispatcher_name() -> str:
+    """An id that no other dispatcher has: host and noise, short enough that a token stays under 64 bytes."""
+    host = "".join(letter for letter in socket.gethostname().split(".")[0] if letter.isalnum() or letter == "-")
+    return f"{host[:20] or 'host'}-{secrets.token_hex(4)}"
+
+
+@dataclass(slots=True)
+class Stop:
+    """Asked to stop: `drain` waits for what runs, `now` releases it."""
+
+    drain: asyncio.Event = field(default_factory=asyncio.Event)
+    now: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def ask(self) -> None:
+        """The first call drains, the second stops at once."""
+        (self.now if self.drain.is_set() else self.drain).set()
+
+
+class Dispatcher:
+    """Claims and runs jobs until it is stopped; made once, run once."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        *,
+        registry: Registry,
+        runner: Runner,
+        redis_url: str,
+        metrics: DispatchMetrics,
+        wall_ms: Callable[[], int],
+        rng: random.Random,
+        dispatcher_id: str | None = None,
+    ) -> None:
+        self.dispatcher_id = dispatcher_id or dispatcher_name()
+        self._settings = settings
+        self._store = store
+        self._registry = registry
+        self._redis_url = redis_url
+        self._metrics = metrics
+        self._wall_ms = wall_ms
+        self._rng = rng
+        self._lease_ms = round(settings.gateway.lease * 1000)
+        self._draining = False
+        self._slots = Slots(settings.gateway.slots)
+        self._attempts = Attempts(runner, done=self._done)
+        self._workers = [self._worker(partition) for partition in range(store.partitions)]
+        self._loops = [
+            ClaimLoop(worker, self._slots, start=self._start, settled=self._settled, rng=rng)
+            for worker in self._workers
+        ]
+        metrics.slots.set(settings.gateway.slots)
+        metrics.active.set_function(lambda: self._attempts.active)
+
+    @property
+    def active(self) -> int:
+        """Attempts under way."""
+        return self._attempts.active
+
+    async def run(self, stop: Stop) -> None:
+        """Runs until asked to stop, then drains; raises StoreMismatch if Redis holds another version's data."""
+        keeper = self._lease_keeper(asyncio.get_running_loop())
+        keeper.start()
+        log.info("dispatcher started", dispatcher=self.dispatcher_id, slots=self._slots.count)
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(work) for work in self._background()]
+                await stop.drain.wait()
+                await self._drain(stop)
+                for task in tasks:
+                    task.cancel()
+        except* StoreMismatch as mismatch:
+            raise mismatch.exceptions[0] from mismatch
+        finally:
+            await asyncio.to_thread(keeper.stop)
+        await self._leave()
+        log.info("dispatcher stopped", dispatcher=self.dispatcher_id)
+
+    def _background(self) -> list[Coroutine[Any, Any, None]]:
+        kept, gateway = self._settings.retention, self._settings.gateway
+        limits = RetentionLimits(round(kept.finished * 1000), kept.finished_max, round(kept.dead * 1000), kept.dead_max)
+        reap_s = min(1.0, gateway.lease / 10)
+        work: list[Coroutine[Any, Any, None]] = [
+            listen(self._store.client, self.dispatcher_id, self._store.keyspaces, self._wake)
+        ]
+        for loop, worker in zip(self._loops, self._workers, strict=True):
+            work.append(loop.run())
+            work.append(reap(worker, max_stalls=gateway.max_stalls, every_s=reap_s, rng=self._rng))
+            work.append(upkeep(worker, limits, every_s=1.0, rng=self._rng, removed=self._metrics.removed))
+        return work
+
+    def _start(self, jobs: Sequence[Claimed]) -> None:
+        if self._draining:
+            for job in jobs:
+                self._give_back(job)
+                self._loops[job.partition].settle(Settlement(job.job_id, job.token, "released"))
+            return
+        self._metrics.claimed(jobs)
+        for job in jobs:
+            self._attempts.start(job)
+        if self._registry.listening:
+            for job in jobs:
+                self._emit("started", job)
+
+    def _done(self, running: Running, settlement: Settlement | None) -> None:
+        job = running.claimed
+        self._give_back(job)
+        if settlement is None:
+            self._attempts.forget(job.job_id)
+            return
+        self._loops[job.partition].settle(settlement)
+
+    def _settled(self, settlements: Sequence[Settlement], statuses: Sequence[str]) -> None:
+        now_s = asyncio.get_running_loop().time()
+        for settlement, status in zip(settlements, statuses, strict=True):
+            running = self._attempts.forget(settlement.job_id)
+            if running is None:
+                continue
+            self._metrics.settled(running, settlement, now_s)
+            if status == "lost":
+                self._metrics.lost()
+                log.warning("outcome refused: the lease was lost", job_id=settlement.job_id, outcome=settlement.outcome)
+            elif status == "dead":
+                log.warning(
+                    "job dead", job_id=settlement.job_id, target=running.claimed.target, reason=settlement.reason
+                )
+            if self._registry.listening and status in _EVENTS:
+                self._emit(_EVENTS[status], running.claimed, reason=settlement.reason)
+
+    def _give_back(self, job: Claimed) -> None:
+        if job.suspect:
+            self._slots.give_back_suspect()
+        self._slots.give_back(1)
+
+    def _emit(self, type: EventType, job: Claimed, *, reason: str = "") -> None:
+        self._registry.emit(
+            JobEvent(type, job.job_id, job.target, job.lane, self._wall_ms(), attempt=job.attempt, reason=reason)
+        )
+
+    def _wake(self, partition: int) -> None:
+        self._loops[partition].wake()
+
+    def _held(self) -> list[Held]:
+        return [(it.claimed.partition, job_id, it.claimed.token) for job_id, it in list(self._attempts.held.items())]
+
+    def _renewed(self, renewed: Renewed) -> None:
+        for job_id in renewed.lost:
+            self._attempts.end(job_id, "lost")
+        for job_id in renewed.cancel_asked:
+            self._attempts.end(job_id, "cancelled")
+
+    async def _drain(self, stop: Stop) -> None:
+        self._draining = True
+        for loop in self._loops:
+            loop.stop_claiming()
+        log.info("draining", dispatcher=self.dispatcher_id, active=self._attempts.active)
+        waits = [asyncio.ensure_future(self._attempts.wait_idle()), asyncio.ensure_future(stop.now.wait())]
+        await asyncio.wait(waits, timeout=self._settings.gateway.drain, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        for job_id in list(self._attempts.held):
+            self._attempts.end(job_id, "released")
+        try:
+            async with asyncio.timeout(_FLUSH_S):
+                await self._attempts.wait_empty()
+        except TimeoutError:
+            log.warning("outcomes not written; their leases will run out", jobs=len(self._attempts.held))
+
+    async def _leave(self) -> None:
+        for worker in self._workers:
+            try:
+                await worker.leave()
+            except StoreError as error:
+                log.warning("dispatcher left without a goodbye", error=str(error))
+
+    def _lease_keeper(self, loop: asyncio.AbstractEventLoop) -> LeaseKeeper:
+        return LeaseKeeper(
+            self._redis_url,
+            self._store.keyspaces,
+            self.dispatcher_id,
+            lease_ms=self._lease_ms,
+            heartbeat_ms=self._lease_ms,
+            held=self._held,
+            renewed=lambda renewed: (loop.call_soon_threadsafe(self._renewed, renewed), None)[1],
+        )
+
+    def _worker(self, partition: int) -> Worker:
+        return Worker(
+            self._store.client,
+            self._store.keyspaces[partition],
+            self.dispatcher_id,
+            self._store.lanes,
+            lease_ms=self._lease_ms,
+            heartbeat_ms=self._lease_ms,
+        )

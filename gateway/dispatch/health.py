@@ -1,0 +1,54 @@
+"""A dispatcher's own small HTTP side: /metrics, /livez, /readyz."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+
+import uvicorn
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from gateway.errors import StoreError
+from gateway.store import Store
+
+PROBE_S = 1.0
+
+
+def health_app(store: Store, metrics: CollectorRegistry) -> Starlette:
+    """The three routes; `/readyz` is red while Redis takes no writes."""
+
+    async def livez(request: Request) -> Response:
+        return JSONResponse({"status": "alive"})
+
+    async def readyz(request: Request) -> Response:
+        try:
+            async with asyncio.timeout(PROBE_S):
+                await store.probe()
+        except (StoreError, TimeoutError) as error:
+            detail = str(error) or "Redis does not answer"
+            return JSONResponse({"status": "unready", "detail": detail}, status_code=503)
+        return JSONResponse({"status": "ready"})
+
+    async def own_metrics(request: Request) -> Response:
+        return Response(generate_latest(metrics), media_type=CONTENT_TYPE_LATEST)
+
+    return Starlette(routes=[Route("/livez", livez), Route("/readyz", readyz), Route("/metrics", own_metrics)])
+
+
+class QuietServer(uvicorn.Server):
+    """A uvicorn server that leaves the signals to the process it runs in."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def health_server(app: Starlette) -> QuietServer:
+    """A server for the routes; run it with `serve(sockets)`, end it by setting `should_exit`."""
+    return QuietServer(uvicorn.Config(app, access_log=False, log_config=None, lifespan="off"))

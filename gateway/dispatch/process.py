@@ -1,0 +1,111 @@
+"""One dispatcher process, from its settings to its exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import socket
+import time
+
+import msgspec
+import structlog
+from prometheus_client import CollectorRegistry
+
+from gateway.dispatch.dispatcher import Dispatcher, Stop
+from gateway.dispatch.health import health_app, health_server
+from gateway.dispatch.metrics import DispatchMetrics
+from gateway.egress.client import EgressClient
+from gateway.errors import StoreUnavailable
+from gateway.registry import Registry
+from gateway.runner import Runner
+from gateway.settings import Settings
+from gateway.store import Store
+
+log = structlog.get_logger(__name__)
+
+
+async def run_dispatcher(settings: Settings, *, redis_url: str) -> None:
+    """Runs a dispatcher until TERM or INT; a second signal stops at once.
+
+    Waits for Redis if it is away. Raises ConfigError or StoreMismatch if it can never run.
+    """
+    Registry.build(settings)  # what is wrong with the configuration is said before Redis is waited for
+    stop = Stop()
+    loop = asyncio.get_running_loop()
+    for sig in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(sig, stop.ask)
+    store = await _open_store(settings, redis_url, stop)
+    if store is None:
+        return
+    try:
+        await _run(settings, store, stop, redis_url=redis_url)
+    finally:
+        await store.aclose()
+
+
+async def _open_store(settings: Settings, redis_url: str, stop: Stop) -> Store | None:
+    delay_s = 0.1
+    while not stop.drain.is_set():
+        try:
+            return await Store.open(
+                redis_url,
+                namespace=settings.gateway.namespace,
+                partitions=settings.gateway.partitions,
+                lanes=settings.lanes.order,
+            )
+        except StoreUnavailable as error:
+            log.warning("waiting for Redis", error=str(error))
+        try:
+            await asyncio.wait_for(stop.drain.wait(), delay_s * random.uniform(0.5, 1.5))  # noqa: S311 (jitter)
+        except TimeoutError:
+            delay_s = min(2.0, delay_s * 2)
+    return None
+
+
+async def _run(settings: Settings, store: Store, stop: Stop, *, redis_url: str) -> None:
+    gateway = settings.gateway
+    if gateway.signing_key is None:
+        gateway = msgspec.structs.replace(gateway, signing_key=store.signing_key)
+        settings = msgspec.structs.replace(settings, gateway=gateway)
+    registry = Registry.build(settings)
+    metrics = CollectorRegistry()
+    async with EgressClient(settings.egress.allow) as http:
+        dispatcher = Dispatcher(
+            settings,
+            store,
+            registry=registry,
+            runner=Runner(registry, http),
+            redis_url=redis_url,
+            metrics=DispatchMetrics(metrics),
+            wall_ms=lambda: time.time_ns() // 1_000_000,
+            rng=random.Random(),  # noqa: S311 (jitter)
+        )
+        await registry.start()
+        server = health_server(health_app(store, metrics))
+        health = asyncio.create_task(server.serve([_listener(gateway.host, gateway.dispatcher_port)]))
+        try:
+            await dispatcher.run(stop)
+        finally:
+            server.should_exit = True
+            await health
+            await registry.aclose()
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    """A bound socket; where the port is taken (another dispatcher on this machine), any free one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.bind((host, 0))
+        log.warning("the health port is taken; using another", wanted=port, port=_port(listener), error=error.strerror)
+    log.info("health and metrics", host=host, port=_port(listener))
+    return listener
+
+
+def _port(listener: socket.socket) -> int:
+    port: int = listener.getsockname()[1]
+    return port

@@ -1,0 +1,45 @@
+"""Names what went wrong with a request: a denial is found however deep it lies, the rest is one of six kinds."""
+
+from __future__ import annotations
+
+import ssl
+
+from aiohttp import ClientConnectionError, ClientConnectorDNSError, ClientConnectorError
+
+from gateway.egress.addresses import AddressDenied
+from gateway.errors import EgressDenied, GatewayError, HttpError
+
+MAX_DETAIL = 300
+
+
+def failure(exc: BaseException, timeout_s: float) -> GatewayError:
+    """EgressDenied, or the HttpError that says what happened to a request of `timeout_s` seconds."""
+    if denied := _denied(exc):
+        return EgressDenied(str(denied))
+    if isinstance(exc, TimeoutError):
+        return HttpError("timeout", f"no full answer within {timeout_s:g} s")
+    return HttpError(_kind(exc), " ".join(str(exc).split())[:MAX_DETAIL])
+
+
+def _denied(exc: BaseException | None) -> AddressDenied | None:
+    """aiohttp wraps what the socket layer raises, as the cause and as `os_error`; chains are short."""
+    while exc is not None:
+        if isinstance(exc, AddressDenied):
+            return exc
+        os_error = getattr(exc, "os_error", None)
+        if isinstance(os_error, AddressDenied):
+            return os_error
+        exc = exc.__cause__
+    return None
+
+
+def _kind(exc: BaseException) -> str:
+    if isinstance(exc, ssl.SSLError):
+        return "tls"
+    if isinstance(exc, ClientConnectorDNSError):
+        return "dns"
+    if isinstance(exc, ClientConnectorError):
+        return "connect"
+    if isinstance(exc, (ClientConnectionError, OSError)):
+        return "reset"
+    return "protocol"

@@ -1,0 +1,29 @@
+"""Logging: structlog, JSON or console, to standard error."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import structlog
+
+from gateway.settings import GatewaySettings
+
+
+def configure_logging(settings: GatewaySettings) -> None:
+    """One JSON object a line, or readable lines on a terminal (`log_format = "auto"` decides by where they go)."""
+    as_json = settings.log_format == "json" or (settings.log_format == "auto" and not sys.stderr.isatty())
+    renderer: structlog.types.Processor = (
+        structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(settings.log_level.upper())),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )

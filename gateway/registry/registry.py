@@ -1,0 +1,145 @@
+"""The registry: every loaded plugin, target and trigger of one process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import structlog
+
+from gateway.errors import ConfigError, NotFound, PluginError
+from gateway.events import JobEvent
+from gateway.executor import Executor, Job
+from gateway.jobs import CALLBACK_TARGET
+from gateway.registry.discovery import discover, make_importable
+from gateway.registry.listeners import Listeners
+from gateway.registry.loading import LoadedPlugin, Offers, collect, describe, register
+from gateway.registry.sources import make_trigger
+from gateway.registry.targets import Target, callback_config, callback_target, check_runnable, make_target
+from gateway.secret import Secret
+from gateway.settings import SecretSource, Settings, TargetSettings, known_names
+from gateway.triggers import Trigger
+from gateway.verifier import Verifier
+
+START_S = 30.0
+CLOSE_S = 10.0
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger("gateway.registry")
+
+
+class Registry:
+    """What `Registry.build(settings)` loads. A dispatcher also calls `start()`, and `aclose()` at its end."""
+
+    def __init__(
+        self, settings: Settings, *, plugins: tuple[LoadedPlugin, ...], offers: Offers, listeners: Listeners
+    ) -> None:
+        self.plugins = plugins
+        self.executors: Mapping[str, Executor[Any]] = _values(offers.executors)
+        self.verifiers: Mapping[str, type[Verifier[Any]]] = _values(offers.verifiers)
+        self.listeners = listeners
+        self._lanes = settings.lanes.order
+        self.targets: Mapping[str, Target] = MappingProxyType(
+            {name: self.make_target(name, each, settings.secrets) for name, each in settings.targets.items()}
+        )
+        self.triggers: Mapping[str, Trigger] = MappingProxyType(
+            {
+                name: make_trigger(
+                    name, each, self.verifiers, targets=self.targets, lanes=self._lanes, secrets=settings.secrets
+                )
+                for name, each in settings.triggers.items()
+            }
+        )
+        self._callback = callback_target(self.executors)
+        self._started: list[Executor[Any]] = []
+
+    @classmethod
+    def build(cls, settings: Settings) -> Registry:
+        """Loads the plugins and resolves all that is configured; starts nothing.
+
+        Raises PluginError, which names the plugin, or ConfigError, which names the place. Puts the working
+        directory on the import path.
+        """
+        make_importable(settings)
+        found = discover(settings)
+        calls = register(found)
+        offers = collect(found, calls, settings)
+        listeners = Listeners(job_event=calls["job_event"], retry_delay=calls["retry_delay"])
+        return cls(settings, plugins=describe(found, calls, offers), offers=offers, listeners=listeners)
+
+    def make_target(self, name: str, settings: TargetSettings, secrets: SecretSource | None = None) -> Target:
+        """A target of this registry's executors and lanes, without adding it; raises ConfigError."""
+        return make_target(name, settings, self.executors, lanes=self._lanes, secrets=secrets)
+
+    def submittable(self, name: str) -> Target:
+        """The configured target of that name, which jobs may be submitted to; raises NotFound."""
+        found = self.targets.get(name)
+        if found is None:
+            raise NotFound(f"no target named {name[:64]!r}; known: {known_names(self.targets)}")
+        return found
+
+    def target(self, name: str) -> Target:
+        """The target that a claimed job names, configured or built in; raises NotFound."""
+        return self._callback if name == CALLBACK_TARGET else self.submittable(name)
+
+    def callback_config(self, url: str, secret: Secret | str | None = None) -> Any:
+        """The http executor's config for one callback; ConfigError (place `callback…`) if it cannot be."""
+        return callback_config(self._callback.executor, url, secret)
+
+    @property
+    def listening(self) -> bool:
+        """Whether any plugin wants events; without one there is no need to make them."""
+        return self.listeners.listening
+
+    def emit(self, event: JobEvent) -> None:
+        """Tells the plugins of an event; one that fails is logged, and the others are told."""
+        self.listeners.emit(event)
+
+    def retry_delay(self, job: Job, failure: BaseException) -> float | None:
+        """The delay (seconds) that a plugin wants after this failure, or None for the target's policy."""
+        return self.listeners.retry_delay(job, failure)
+
+    def check(self) -> tuple[ConfigError, ...]:
+        """Why targets could not run here (a module that does not import), as far as their executors can tell."""
+        faults = []
+        for target in self.targets.values():
+            try:
+                check_runnable(target)
+            except ConfigError as exc:
+                faults.append(exc)
+        return tuple(faults)
+
+    async def start(self) -> None:
+        """Checks every target and starts every executor, or none; raises ConfigError or PluginError."""
+        for target in self.targets.values():
+            check_runnable(target)
+        try:
+            for executor in self.executors.values():
+                await _start(executor)
+                self._started.append(executor)
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def aclose(self) -> None:
+        """Closes the executors that were started, last first; one that fails is logged."""
+        while self._started:
+            executor = self._started.pop()
+            try:
+                async with asyncio.timeout(CLOSE_S):
+                    await executor.aclose()
+            except Exception as exc:
+                log.error("executor did not close", executor=executor.name, exc_info=exc)
+
+
+async def _start(executor: Executor[Any]) -> None:
+    try:
+        async with asyncio.timeout(START_S):
+            await executor.start()
+    except Exception as exc:
+        raise PluginError(f"executor {executor.name}", f"did not start: {type(exc).__name__}: {exc}") from exc
+
+
+def _values(offers: Mapping[str, tuple[str, Any]]) -> Mapping[str, Any]:
+    return MappingProxyType({name: offer for name, (_, offer) in offers.items()})

@@ -1,0 +1,62 @@
+"""Triggers: a configured table, checked against the verifier that it names and the targets that it feeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from gateway.errors import ConfigError, PluginError
+from gateway.registry.targets import check_lane
+from gateway.settings import (
+    TRIGGER_KEYS,
+    RouteSettings,
+    SecretSource,
+    TriggerSettings,
+    decode,
+    join_place,
+    mend_name,
+)
+from gateway.triggers import Route, Trigger, compile_route
+from gateway.verifier import Verifier
+
+
+def make_trigger(
+    name: str,
+    settings: TriggerSettings,
+    verifiers: Mapping[str, type[Verifier[Any]]],
+    *,
+    targets: Iterable[str],
+    lanes: Sequence[str],
+    secrets: SecretSource | None,
+) -> Trigger:
+    """The trigger of a configured table; raises ConfigError with the table's place."""
+    place = settings.place
+    routes = tuple(
+        _make_route(route, join_place(place, f"routes[{at}]"), targets=list(targets), lanes=lanes)
+        for at, route in enumerate(settings.routes)
+    )
+    kind = verifiers.get(settings.verifier)
+    if kind is None:
+        mend = mend_name(settings.verifier, sorted(verifiers))
+        raise ConfigError(join_place(place, "verifier"), f'no verifier named "{settings.verifier}"; {mend}')
+    config = decode(settings.config, kind.Config, place, secrets=secrets, beside=TRIGGER_KEYS)
+    return Trigger(name, _make_verifier(kind, config, place), routes)
+
+
+def _make_route(route: RouteSettings, place: str, *, targets: Sequence[str], lanes: Sequence[str]) -> Route:
+    if route.target not in targets:
+        mend = mend_name(route.target, targets)
+        raise ConfigError(join_place(place, "target"), f'no target named "{route.target}"; {mend}')
+    check_lane(route.lane, lanes, place)
+    return compile_route(
+        place, target=route.target, when=route.when, payload=route.payload, key=route.key, lane=route.lane
+    )
+
+
+def _make_verifier(kind: type[Verifier[Any]], config: Any, place: str) -> Verifier[Any]:
+    try:
+        return kind(config)
+    except ValueError as exc:
+        raise ConfigError(place, str(exc)) from exc
+    except Exception as exc:
+        raise PluginError(f"verifier {kind.name}", f"cannot be made for {place}: {type(exc).__name__}") from exc

@@ -1,0 +1,90 @@
+"""Targets: a configured table, checked against the executor that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from gateway.backoff import RetryPolicy
+from gateway.errors import ConfigError, PluginError
+from gateway.executor import Executor
+from gateway.jobs import CALLBACK_TARGET
+from gateway.secret import Secret
+from gateway.settings import TARGET_KEYS, SecretSource, TargetSettings, decode, join_place, mend_name
+
+CALLBACK_EXECUTOR = "http"
+CALLBACK_TIMEOUT_S = 30.0
+CALLBACK_RETRY = RetryPolicy(max_attempts=8)
+
+
+class PerJob(msgspec.Struct, frozen=True):
+    """Stands where a target's config is made anew for each of its jobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A named thing to run; `config` is an instance of its executor's `Config`, `lane` None is the default lane."""
+
+    name: str
+    executor: Executor[Any]
+    config: Any = field(repr=False)
+    lane: str | None
+    timeout_s: float
+    retry: RetryPolicy
+    place: str = ""
+
+
+def make_target(
+    name: str,
+    settings: TargetSettings,
+    executors: Mapping[str, Executor[Any]],
+    *,
+    lanes: Sequence[str],
+    secrets: SecretSource | None,
+) -> Target:
+    """The target of a configured table; raises ConfigError with the table's place."""
+    place = settings.place
+    executor = executors.get(settings.executor)
+    if executor is None:
+        mend = mend_name(settings.executor, sorted(executors))
+        raise ConfigError(join_place(place, "executor"), f'no executor named "{settings.executor}"; {mend}')
+    check_lane(settings.lane, lanes, place)
+    config = decode(settings.config, executor.Config, place, secrets=secrets, beside=TARGET_KEYS)
+    return Target(name, executor, config, settings.lane, float(settings.timeout), settings.retry, place)
+
+
+def check_lane(lane: str | None, lanes: Sequence[str], place: str) -> None:
+    """Raises ConfigError if `lane` is none of `lanes`."""
+    if lane is not None and lane not in lanes:
+        raise ConfigError(join_place(place, "lane"), f'no lane named "{lane}"; {mend_name(lane, lanes)}')
+
+
+def check_runnable(target: Target) -> None:
+    """Lets the executor look whether the target can run here; raises ConfigError with the target's place."""
+    try:
+        target.executor.check(target.config)
+    except ValueError as exc:
+        raise ConfigError(target.place, str(exc)) from exc
+    except Exception as exc:
+        detail = f"check() failed for the target {target.name}: {type(exc).__name__}: {exc}"
+        raise PluginError(f"executor {target.executor.name}", detail) from exc
+
+
+def callback_target(executors: Mapping[str, Executor[Any]]) -> Target:
+    """The built-in target that delivers callbacks."""
+    executor = executors[CALLBACK_EXECUTOR]
+    return Target(CALLBACK_TARGET, executor, PerJob(), None, CALLBACK_TIMEOUT_S, CALLBACK_RETRY, "callback")
+
+
+def callback_config(executor: Executor[Any], url: str, secret: Secret | str | None) -> Any:
+    """The executor's config for one callback; raises ConfigError whose place begins with `callback`."""
+    table: dict[str, object] = {"url": url}
+    if secret is not None:
+        table["secret"] = secret
+    try:
+        return decode(table, executor.Config, "")
+    except ConfigError as exc:
+        raise ConfigError(f"callback.{exc.place}" if exc.place else "callback", exc.detail) from exc

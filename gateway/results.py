@@ -1,0 +1,66 @@
+"""Results and errors as the JSON texts that a record keeps: capped, and never a silent null for a NaN."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import orjson
+
+from gateway.errors import AttemptError
+
+RESULT_BYTES = 65536
+MESSAGE_CHARACTERS = 1024
+DETAILS_BYTES = 4096
+
+
+def encode_result(value: Any) -> bytes:
+    """A result as JSON, empty for None; raises TypeError or ValueError if it is not JSON.
+
+    One over 64 KiB is replaced by `{"truncated": true, "bytes": …, "head": …}`.
+    """
+    if value is None:
+        return b""
+    encoded = orjson.dumps(value)
+    # orjson writes NaN as null; only a text that holds one needs the walk
+    if b"null" in encoded and _holds_nan(value):
+        raise ValueError("the result holds NaN or an infinity, which JSON cannot express")
+    if len(encoded) > RESULT_BYTES:
+        head = encoded[:MESSAGE_CHARACTERS].decode(errors="ignore")
+        return orjson.dumps({"truncated": True, "bytes": len(encoded), "head": head})
+    return encoded
+
+
+def encode_error(type: str, message: str, details: dict[str, Any] | None = None) -> bytes:
+    """An error as the record shows it: `type`, a message of at most 1,024 characters, and the details if they fit."""
+    head = {"type": type[:64], "message": _clean(message)[:MESSAGE_CHARACTERS]}
+    if details:
+        try:
+            encoded = orjson.dumps({**details, **head}, option=orjson.OPT_NON_STR_KEYS)
+        except (TypeError, ValueError):
+            return orjson.dumps(head)
+        if len(encoded) <= DETAILS_BYTES:
+            return encoded
+    return orjson.dumps(head)
+
+
+def error_of(failure: BaseException) -> bytes:
+    """What went wrong, as the record's `error`: an executor's own words, or the exception's type and text."""
+    if isinstance(failure, AttemptError):
+        return encode_error(failure.type, failure.message, failure.details)
+    return encode_error(type(failure).__name__, str(failure))
+
+
+def _clean(text: str) -> str:
+    # a lone surrogate would be refused by the encoder, and lose the error it stands in
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _holds_nan(value: Any) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, dict):
+        return any(_holds_nan(item) for item in value.values())
+    if isinstance(value, (list, tuple)):
+        return any(_holds_nan(item) for item in value)
+    return False

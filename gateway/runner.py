@@ -1,0 +1,125 @@
+"""Runs one attempt of a claimed job and says how it ended, as the settlement that is to be written back."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from gateway import backoff
+from gateway.backoff import RetryPolicy
+from gateway.callbacks import render
+from gateway.errors import EgressDenied, Fatal, NotFound, Retry
+from gateway.executor import Attempt, HttpClient, Job, Payload, Result
+from gateway.jobs import CALLBACK_TARGET, Claimed, Options, Settlement, unpack_body
+from gateway.registry import Registry, Target
+from gateway.results import encode_error, encode_result, error_of
+
+log = structlog.get_logger(__name__)
+
+
+def _ignore(value: Any) -> None:
+    """Progress that nobody records."""
+
+
+@dataclass(slots=True)
+class Runner:
+    """Runs attempts against the registry's executors; one per process, any number of attempts at once."""
+
+    registry: Registry
+    http: HttpClient
+    rng: random.Random = field(default_factory=random.Random)
+    report: Callable[[Any], None] = _ignore
+
+    async def run(self, claimed: Claimed, cancelled: asyncio.Event) -> Settlement:
+        """How the attempt ended. CancelledError passes: who cancels decides whether that is a release or an end."""
+        try:
+            options, payload = unpack_body(claimed.body)
+            target = self.registry.target(claimed.target)
+        except NotFound as error:
+            return _settle(claimed, "dead", reason="no_target", error=encode_error("no_target", str(error)))
+        try:
+            attempt = self._attempt(claimed, target, options, payload, cancelled)
+            result = await self._execute(target, attempt)
+            return _settle(claimed, "succeeded", result=encode_result(result.value))
+        except Fatal as failure:
+            return _settle(claimed, "dead", reason="fatal", error=error_of(failure))
+        except EgressDenied as failure:
+            return _settle(claimed, "dead", reason="fatal", error=encode_error("egress_denied", str(failure)))
+        except Exception as failure:  # one job's failure must not be everyone's
+            return self._failed(claimed, target, options, failure)
+
+    async def _execute(self, target: Target, attempt: Attempt[Any]) -> Result:
+        limit = asyncio.timeout_at(attempt.deadline)
+        try:
+            async with limit:
+                return await target.executor.execute(attempt)
+        except TimeoutError as failure:
+            if limit.expired():
+                raise Retry("the attempt ran out of time", type="timeout") from failure
+            raise
+
+    def _attempt(
+        self, claimed: Claimed, target: Target, options: Options, payload: bytes, cancelled: asyncio.Event
+    ) -> Attempt[Any]:
+        config = target.config
+        if claimed.target == CALLBACK_TARGET:
+            callback = render(options, payload)
+            config, payload = self.registry.callback_config(callback.url, callback.secret), callback.body
+        job = Job(
+            claimed.job_id,
+            claimed.target,
+            claimed.lane,
+            claimed.key,
+            claimed.max_attempts,
+            claimed.created_ms,
+            options.tags,
+            options.traceparent,
+        )
+        timeout_s = options.timeout if options.timeout is not None else target.timeout_s
+        return Attempt(
+            job=job,
+            payload=Payload(payload),
+            config=config,
+            number=claimed.attempt,
+            token=claimed.token,
+            deadline=asyncio.get_running_loop().time() + timeout_s,
+            log=log,
+            http=self.http,
+            cancelled=cancelled,
+            report=self.report,
+        )
+
+    def _failed(self, claimed: Claimed, target: Target, options: Options, failure: Exception) -> Settlement:
+        error = error_of(failure)
+        if claimed.attempt >= claimed.max_attempts:
+            return _settle(claimed, "dead", reason="exhausted", error=error)
+        delay_ms = self._delay_ms(claimed, options.retry or target.retry, failure)
+        return _settle(claimed, "retry", delay_ms=delay_ms, error=error)
+
+    def _delay_ms(self, claimed: Claimed, policy: RetryPolicy, failure: Exception) -> int:
+        job = Job(
+            claimed.job_id, claimed.target, claimed.lane, claimed.key, claimed.max_attempts, claimed.created_ms, (), ""
+        )
+        delay_s = self.registry.retry_delay(job, failure)
+        if delay_s is None:
+            delay_s = backoff.delay_s(policy, claimed.attempt, claimed.previous_delay_ms / 1000, self.rng)
+        if isinstance(failure, Retry) and failure.after is not None:
+            delay_s = max(delay_s, failure.after)
+        return max(1, round(delay_s * 1000))
+
+
+def _settle(
+    claimed: Claimed,
+    outcome: Any,
+    *,
+    delay_ms: int = 0,
+    reason: str = "",
+    result: bytes = b"",
+    error: bytes = b"",
+) -> Settlement:
+    return Settlement(claimed.job_id, claimed.token, outcome, delay_ms, reason, result, error)

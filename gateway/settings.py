@@ -1,7 +1,0 @@
-"""Placeholder."""
-
-from __future__ import annotations
-
-
-class Settings:
-    """Placeholder."""

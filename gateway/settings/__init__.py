@@ -1,0 +1,46 @@
+"""Configuration: the environment over `gateway.toml`, read once into frozen values (docs/configuration.md)."""
+
+from __future__ import annotations
+
+from gateway.settings.decoding import decode, field_names, join_place
+from gateway.settings.loading import load
+from gateway.settings.model import (
+    EgressSettings,
+    GatewaySettings,
+    LaneSettings,
+    RetentionSettings,
+    Settings,
+)
+from gateway.settings.secrets import SecretSource
+from gateway.settings.spelling import known_names, mend_name
+from gateway.settings.tables import (
+    TARGET_KEYS,
+    TRIGGER_KEYS,
+    RouteSettings,
+    TargetSettings,
+    TriggerSettings,
+    read_target,
+    read_trigger,
+)
+
+__all__ = [
+    "TARGET_KEYS",
+    "TRIGGER_KEYS",
+    "EgressSettings",
+    "GatewaySettings",
+    "LaneSettings",
+    "RetentionSettings",
+    "RouteSettings",
+    "SecretSource",
+    "Settings",
+    "TargetSettings",
+    "TriggerSettings",
+    "decode",
+    "field_names",
+    "join_place",
+    "known_names",
+    "load",
+    "mend_name",
+    "read_target",
+    "read_trigger",
+]

@@ -1,0 +1,133 @@
+"""Environment variables: `GATEWAY_<SECTION>_<KEY>` for every key of a section, and a few names of their own."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, get_origin
+
+import msgspec
+
+from gateway.durations import Duration
+from gateway.errors import ConfigError
+from gateway.secret import Secret
+from gateway.settings.decoding import concrete_types, field_names
+from gateway.settings.model import EgressSettings, GatewaySettings, LaneSettings, RetentionSettings
+
+SECTIONS: dict[str, type[msgspec.Struct]] = {
+    "gateway": GatewaySettings,
+    "egress": EgressSettings,
+    "lanes": LaneSettings,
+    "retention": RetentionSettings,
+}
+CONFIG, PLUGINS, REDIS_URL = "GATEWAY_CONFIG", "GATEWAY_PLUGINS", "GATEWAY_REDIS_URL"
+SHORT_NAMES = {
+    "PORT": ("gateway", "port"),
+    "GATEWAY_API_KEY": ("gateway", "api_key"),
+    "GATEWAY_SIGNING_KEY": ("gateway", "signing_key"),
+}
+"""Other names of a key; the full name wins where both are set."""
+
+REDIS_SCHEMES = ("redis://", "rediss://", "unix://")
+
+_SERVICE_LINK = re.compile(
+    r"GATEWAY_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)\Z", re.ASCII
+)
+"""What Kubernetes puts into every container's environment for a Service whose name begins with `gateway`."""
+
+_PASSED_ON = re.compile(r"GATEWAY_(SUPERVISOR_PID|JOB_\w+)\Z", re.ASCII)
+"""What our own processes set for those that they start: a supervisor, and the command executor."""
+
+_SERVICE_URL = re.compile(r"(tcp|udp|sctp)://")
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """One key's value from the environment, and the variable that it came from."""
+
+    variable: str
+    value: object
+
+
+def full_name(section: str, key: str) -> str:
+    """The variable of a key: `GATEWAY_<SECTION>_<KEY>`."""
+    return f"GATEWAY_{section}_{key}".upper()
+
+
+def overrides(environ: Mapping[str, str], named: Collection[str]) -> dict[tuple[str, str], Override]:
+    """What the environment sets, by section and key; an empty variable counts as not set.
+
+    `named` are the variables that the file's secrets refer to: those may begin with `GATEWAY_` too. Any other
+    such variable that is not ours raises ConfigError, for it is most likely misspelt.
+    """
+    names = {full_name(section, key): (section, key) for section in SECTIONS for key in field_names(SECTIONS[section])}
+    found = {}
+    for variable, place in (SHORT_NAMES | names).items():
+        text = environ.get(variable, "").strip()
+        if text and not _is_service_link(variable, text):
+            found[place] = Override(variable, _value(place, text, variable))
+    for variable, text in environ.items():
+        ours = variable.startswith("GATEWAY_") and not _PASSED_ON.match(variable)
+        if ours and variable not in named and not _is_service_link(variable, text):
+            _check_known(variable, [CONFIG, PLUGINS, REDIS_URL, *SHORT_NAMES, *names])
+    return found
+
+
+def plugins_only(environ: Mapping[str, str]) -> tuple[str, ...] | None:
+    """The plugins that `GATEWAY_PLUGINS` lets load, None for all; `","` is the empty list."""
+    text = environ.get(PLUGINS, "").strip()
+    return tuple(_items(text)) if text else None
+
+
+def redis_url(environ: Mapping[str, str]) -> Secret | None:
+    """`GATEWAY_REDIS_URL`, else `REDIS_URL`, else None; a Secret, since a password may be in it."""
+    for variable in (REDIS_URL, "REDIS_URL"):
+        if text := environ.get(variable, "").strip():
+            if not text.startswith(REDIS_SCHEMES):
+                detail = f"not a Redis URL; begin with one of: {', '.join(REDIS_SCHEMES)}"
+                raise ConfigError(f"environment: {variable}", detail)
+            return Secret(text)
+    return None
+
+
+def _value(place: tuple[str, str], text: str, variable: str) -> object:
+    section, key = place
+    fields = {field.encode_name: field.type for field in msgspec.structs.fields(SECTIONS[section])}
+    kind: Any = next(concrete_types(fields[key]))
+    if get_origin(kind) is tuple:
+        return _items(text)
+    if kind is int:
+        return _whole_number(text, variable)
+    if kind is Duration and re.fullmatch(r"\d+(\.\d+)?", text, re.ASCII):
+        return float(text)
+    return text
+
+
+def _whole_number(text: str, variable: str) -> int:
+    if re.fullmatch(r"-?\d{1,18}", text, re.ASCII) is None:
+        raise ConfigError(f"environment: {variable}", f"expected int, got {text!r}")
+    return int(text)
+
+
+def _items(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+def _is_service_link(variable: str, text: str) -> bool:
+    if _SERVICE_LINK.match(variable):
+        return True
+    return variable.endswith("_PORT") and _SERVICE_URL.match(text) is not None
+
+
+def _check_known(variable: str, known: list[str]) -> None:
+    if variable in known:
+        return
+    place = f"environment: {variable}"
+    if variable.startswith(("GATEWAY_TARGETS_", "GATEWAY_TRIGGERS_")):
+        raise ConfigError(place, "targets and triggers are set in gateway.toml or over the API, not by variables")
+    near = [name for name in known if name == variable.replace("GATEWAY_", "GATEWAY_GATEWAY_", 1)]
+    near = near or difflib.get_close_matches(variable, known, n=1, cutoff=0.8)
+    mend = f"did you mean {near[0]}?" if near else "every key is GATEWAY_<SECTION>_<KEY>."
+    raise ConfigError(place, f"unknown variable; {mend} Unset it, or rename it if it is not meant for the gateway")

@@ -1,0 +1,147 @@
+"""Reads the configuration: one file, with the environment over it."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from gateway.errors import ConfigError
+from gateway.settings.decoding import decode, join_place
+from gateway.settings.environment import (
+    CONFIG,
+    Override,
+    overrides,
+    plugins_only,
+    redis_url,
+)
+from gateway.settings.model import EgressSettings, GatewaySettings, LaneSettings, RetentionSettings, Settings
+from gateway.settings.secrets import SecretSource
+from gateway.settings.tables import read_target, read_trigger
+
+S = TypeVar("S", bound=msgspec.Struct)
+R = TypeVar("R", covariant=True)
+
+FILE = "gateway.toml"
+
+_BARE = re.compile(r"[A-Za-z0-9_\-]+\Z", re.ASCII)
+_TOML_AT = re.compile(r"(.*) \(at line (\d+), column (\d+)\)\Z", re.DOTALL)
+
+
+class _Read(Protocol[R]):
+    def __call__(self, name: str, table: object, place: str, *, secrets: SecretSource | None) -> R: ...
+
+
+class _Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The file's top level; what is inside each table is read on its own, so that a fault names its place."""
+
+    plugins: tuple[str, ...] = ()
+    gateway: dict[str, Any] = {}
+    egress: dict[str, Any] = {}
+    lanes: dict[str, Any] = {}
+    retention: dict[str, Any] = {}
+    targets: dict[str, Any] = {}
+    triggers: dict[str, Any] = {}
+
+
+def load(environ: Mapping[str, str], directory: Path) -> Settings:
+    """The settings from `environ` over `gateway.toml` in `directory`, or the file that `GATEWAY_CONFIG` names.
+
+    Raises ConfigError for whatever is wrong, with the place and the mend.
+    """
+    source, table = _read_file(environ, directory)
+    document = decode(table, _Document, source)
+    _check_modules(document.plugins, source)
+    over = overrides(environ, set(_named_variables(table)))
+    reader = _Reader(source, over, SecretSource(environ, directory))
+    return Settings(
+        plugins=document.plugins,
+        plugins_only=plugins_only(environ),
+        redis_url=redis_url(environ),
+        gateway=reader.section("gateway", document.gateway, GatewaySettings),
+        egress=reader.section("egress", document.egress, EgressSettings),
+        lanes=reader.section("lanes", document.lanes, LaneSettings),
+        retention=reader.section("retention", document.retention, RetentionSettings),
+        targets=reader.named("targets", document.targets, read_target),
+        triggers=reader.named("triggers", document.triggers, read_trigger),
+        source=source,
+        directory=directory,
+        secrets=reader.secrets,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads the parts of one document, whose name in messages is `source`."""
+
+    source: str
+    over: Mapping[tuple[str, str], Override]
+    secrets: SecretSource
+
+    def section(self, name: str, table: dict[str, Any], kind: type[S]) -> S:
+        """A section, with what the environment sets in it; a fault there names the variable."""
+        over = {key: override for (section, key), override in self.over.items() if section == name}
+        place = join_place(self.source, name)
+        merged = table | {key: override.value for key, override in over.items()}
+        try:
+            return decode(merged, kind, place, secrets=self.secrets)
+        except ConfigError as exc:
+            key = exc.place.removeprefix(place).strip(".").partition("[")[0]
+            if key not in over:
+                raise
+            raise ConfigError(f"environment: {over[key].variable}", exc.detail) from exc
+
+    def named(self, section: str, tables: dict[str, Any], read: _Read[S]) -> dict[str, S]:
+        """The tables `[section.<name>]` by name."""
+        place = join_place(self.source, section)
+        return {
+            name: read(name, table, join_place(place, name if _BARE.match(name) else f'"{name}"'), secrets=self.secrets)
+            for name, table in tables.items()
+        }
+
+
+def _read_file(environ: Mapping[str, str], directory: Path) -> tuple[str, dict[str, Any]]:
+    """The file's name for messages, and its table; no `gateway.toml` at all is an empty one."""
+    named = environ.get(CONFIG, "").strip()
+    source = named or FILE
+    try:
+        return source, tomllib.loads((directory / source).read_bytes().decode())
+    except FileNotFoundError as exc:
+        if not named:
+            return source, {}
+        raise ConfigError(f"environment: {CONFIG}", f"there is no file {named}; unset it, or make the file") from exc
+    except OSError as exc:
+        raise ConfigError(source, f"cannot be read: {exc.strerror}") from exc
+    except UnicodeDecodeError as exc:
+        raise ConfigError(source, f"is not UTF-8 text (byte {exc.start})") from exc
+    except tomllib.TOMLDecodeError as exc:
+        raise _syntax_error(source, str(exc)) from exc
+
+
+def _syntax_error(source: str, message: str) -> ConfigError:
+    if found := _TOML_AT.match(message):
+        return ConfigError(f"{source}: line {found[2]}, column {found[3]}", f"not TOML: {found[1]}")
+    return ConfigError(source, f"not TOML: {message}")
+
+
+def _named_variables(value: object) -> Iterator[str]:
+    """Every NAME of an `{ env = "NAME" }` anywhere in a document."""
+    if isinstance(value, dict):
+        if list(value) == ["env"] and isinstance(value["env"], str):
+            yield value["env"]
+        for inner in value.values():
+            yield from _named_variables(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _named_variables(inner)
+
+
+def _check_modules(names: tuple[str, ...], source: str) -> None:
+    for at, name in enumerate(names):
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise ConfigError(join_place(source, f"plugins[{at}]"), f'{name!r} is not a module; write "package.module"')

@@ -1,0 +1,123 @@
+"""What can be set: the sections of `gateway.toml`, their defaults and ranges."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from gateway.durations import Duration
+from gateway.jobs import LANES
+from gateway.keys import MAX_PARTITIONS
+from gateway.secret import Secret
+from gateway.settings.checks import FieldFault, between, check_allowed, check_name, check_public_url, check_signing_key
+from gateway.settings.secrets import SecretSource
+from gateway.settings.tables import TargetSettings, TriggerSettings
+
+API_KEY = re.compile(r"gwk_[A-Za-z0-9]{1,64}_[A-Za-z0-9_\-]{16,256}\Z", re.ASCII)
+_MIB = 1024 * 1024
+
+Port = Annotated[int, Meta(ge=0, le=65535)]
+Count = Annotated[int, Meta(ge=0, le=100_000_000)]
+
+
+class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[gateway]`: where it listens, how it runs jobs, what a request may be; port 0 is any free one."""
+
+    host: str = "127.0.0.1"
+    port: Port = 8080
+    dispatcher_port: Port = 8081
+    public_url: str | None = None
+    api_key: Secret | None = None
+    signing_key: Secret | None = None
+    namespace: str = "default"
+    partitions: Annotated[int, Meta(ge=1, le=MAX_PARTITIONS)] = 1
+    durability: Literal["memory"] = "memory"
+    slots: Annotated[int, Meta(ge=1, le=10_000)] = 100
+    lease: Duration = Duration(30)
+    max_stalls: Annotated[int, Meta(ge=0, le=100)] = 2
+    drain: Duration = Duration(25)
+    idempotency_window: Duration = Duration(86400)
+    max_body: Annotated[int, Meta(ge=1024, le=64 * _MIB)] = _MIB
+    max_headers: Annotated[int, Meta(ge=8, le=1000)] = 128
+    max_header_bytes: Annotated[int, Meta(ge=1024, le=_MIB)] = 65536
+    body_timeout: Duration = Duration(10)
+    log_format: Literal["auto", "json", "console"] = "auto"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    def __post_init__(self) -> None:
+        between("lease", self.lease, "1s", "1h")
+        between("drain", self.drain, "0s", "1h")
+        between("idempotency_window", self.idempotency_window, "1s", "30d")
+        between("body_timeout", self.body_timeout, "100ms", "10m")
+        check_name("namespace", self.namespace)
+        if not self.host:
+            raise FieldFault("host", 'is empty; write an address, such as "127.0.0.1" or "0.0.0.0"')
+        if self.public_url is not None:
+            check_public_url(self.public_url)
+        if self.api_key is not None and API_KEY.match(self.api_key.reveal()) is None:
+            raise FieldFault("api_key", "not an API key; write gwk_<id>_<secret>, the secret 16 characters or more")
+        if self.signing_key is not None:
+            check_signing_key("signing_key", self.signing_key)
+
+
+class EgressSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[egress]`: networks and hosts that call-outs may reach beside the public internet."""
+
+    allow: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for at, text in enumerate(self.allow):
+            check_allowed(f"allow[{at}]", text)
+
+
+class LaneSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[lanes]`: the lanes' names, the most urgent first."""
+
+    order: tuple[str, ...] = LANES
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.order) <= 16:
+            raise FieldFault("order", "takes between 1 and 16 lanes")
+        for at, name in enumerate(self.order):
+            check_name(f"order[{at}]", name)
+            if name in self.order[:at]:
+                raise FieldFault(f"order[{at}]", f'the lane "{name}" is named twice')
+
+    @property
+    def default(self) -> str:
+        """The lane of a job that names none: `default` where there is one, else the least urgent."""
+        return "default" if "default" in self.order else self.order[-1]
+
+
+class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[retention]`: how long, and how many, finished and dead jobs are kept."""
+
+    finished: Duration = Duration(86400)
+    finished_max: Count = 100_000
+    dead: Duration = Duration(30 * 86400)
+    dead_max: Count = 10_000
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that is configured. `redis_url` None means the embedded server; `plugins_only` None means every plugin.
+
+    `source` is the file's name for messages, `directory` the working directory, `secrets` what the secrets of
+    targets and triggers are read from.
+    """
+
+    plugins: tuple[str, ...] = ()
+    plugins_only: tuple[str, ...] | None = None
+    redis_url: Secret | None = None
+    gateway: GatewaySettings = GatewaySettings()
+    egress: EgressSettings = EgressSettings()
+    lanes: LaneSettings = LaneSettings()
+    retention: RetentionSettings = RetentionSettings()
+    targets: dict[str, TargetSettings] = {}
+    triggers: dict[str, TriggerSettings] = {}
+    source: str = "gateway.toml"
+    directory: Path = Path()
+    secrets: SecretSource = SecretSource()

@@ -1,0 +1,97 @@
+"""The named tables: `[targets.<name>]` and `[triggers.<name>]`, less what their executor or verifier reads."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from gateway.backoff import RetryPolicy
+from gateway.durations import Duration
+from gateway.errors import ConfigError
+from gateway.jobs import CALLBACK_TARGET
+from gateway.keys import NAME
+from gateway.settings.checks import NAME_RULE, FieldFault, between
+from gateway.settings.decoding import decode
+from gateway.settings.secrets import SecretSource
+
+TARGET_KEYS = ("executor", "lane", "timeout", "retry")
+TRIGGER_KEYS = ("verifier", "routes", "body_limit")
+_RESERVED = CALLBACK_TARGET.partition(".")[0] + "."
+_MAX_BODY = 64 * 1024 * 1024
+
+
+class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A target as configured; `config` holds the keys that its executor reads, `place` says where it stands."""
+
+    executor: str
+    lane: str | None = None
+    timeout: Duration = Duration(60)
+    retry: RetryPolicy = RetryPolicy()
+    config: dict[str, Any] = {}
+    place: str = ""
+
+    def __post_init__(self) -> None:
+        between("timeout", self.timeout, "1ms", "7d")
+
+    def __repr__(self) -> str:
+        return f"TargetSettings(place={self.place!r}, executor={self.executor!r})"  # a literal secret may be in config
+
+
+class RouteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One route of a trigger; `when`, `payload` and `key` are JMESPath expressions over the delivery."""
+
+    target: str
+    when: str | None = None
+    payload: str | None = None
+    key: str | None = None
+    lane: str | None = None
+
+
+class TriggerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A trigger as configured; `config` holds the keys that its verifier reads, `body_limit` counts bytes."""
+
+    verifier: str
+    routes: tuple[RouteSettings, ...]
+    body_limit: Annotated[int, Meta(ge=1, le=_MAX_BODY)] | None = None
+    config: dict[str, Any] = {}
+    place: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.routes:
+            raise FieldFault("routes", "a trigger needs a route, or its deliveries would go nowhere")
+
+    def __repr__(self) -> str:
+        return f"TriggerSettings(place={self.place!r}, verifier={self.verifier!r})"  # as above
+
+
+def read_target(name: str, table: object, place: str, *, secrets: SecretSource | None = None) -> TargetSettings:
+    """The table of one target; `place` is the table's own. Raises ConfigError."""
+    _check_name(name, place)
+    if name.startswith(_RESERVED):
+        raise ConfigError(place, f'names that begin with "{_RESERVED}" are the gateway\'s own; choose another')
+    head, config = _split(table, TARGET_KEYS, place)
+    settings = decode(head, TargetSettings, place, secrets=secrets)
+    return msgspec.structs.replace(settings, config=config, place=place)
+
+
+def read_trigger(name: str, table: object, place: str, *, secrets: SecretSource | None = None) -> TriggerSettings:
+    """The table of one trigger; `place` is the table's own. Raises ConfigError."""
+    _check_name(name, place)
+    head, config = _split(table, TRIGGER_KEYS, place)
+    settings = decode(head, TriggerSettings, place, secrets=secrets)
+    return msgspec.structs.replace(settings, config=config, place=place)
+
+
+def _check_name(name: str, place: str) -> None:
+    """Raises ConfigError unless `name` can be part of a key and of a path."""
+    if NAME.match(name) is None:
+        raise ConfigError(place, f"{name!r} is not a name; {NAME_RULE}")
+
+
+def _split(table: object, keys: tuple[str, ...], place: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    if not isinstance(table, dict):
+        raise ConfigError(place, f"expected a table, got {type(table).__name__}")
+    head = {key: value for key, value in table.items() if key in keys}
+    return head, {key: value for key, value in table.items() if key not in keys}

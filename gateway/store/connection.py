@@ -1,0 +1,82 @@
+"""Connections to Redis, and its errors by name.
+
+Every retry of the client library is off: it repeats commands by itself, and a command whose reply was lost may
+have taken effect. What is repeated here is decided script by script.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import redis
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+from redis.retry import Retry as SyncRetry
+
+from gateway.errors import StoreError, StoreFull, StoreMismatch, StoreUnavailable
+
+CONNECT_TIMEOUT_S = 1.0
+REPLY_TIMEOUT_S = 1.5
+"""Above what any script of ours takes; a gateway answers 503 within 2 s of Redis going silent."""
+
+_UNAVAILABLE = {
+    "LOADING": "is loading its data",
+    "READONLY": "is a read-only replica",
+    "MASTERDOWN": "is a replica without its primary",
+    "CLUSTERDOWN": "says that the cluster is down",
+    "TRYAGAIN": "is moving the slot",
+    "MOVED": "no longer holds the slot",
+    "ASK": "is moving the slot",
+    "BUSY": "is busy with a foreign script",
+    "MISCONF": "cannot write to its disk",
+    "NOREPLICAS": "has too few replicas to accept writes",
+    "UNBLOCKED": "was failed over",
+    "NOAUTH": "wants a password",
+    "WRONGPASS": "refused the user name or password",
+    "NOPERM": "does not let this user run the scripts",
+}
+
+
+def connect(url: str, *, reply_timeout_s: float = REPLY_TIMEOUT_S) -> Redis:
+    """An asyncio client with a pool of its own; connects on first use."""
+    return Redis.from_url(
+        url,
+        retry=Retry(NoBackoff(), 0),
+        retry_on_error=[],
+        socket_timeout=reply_timeout_s,
+        socket_connect_timeout=CONNECT_TIMEOUT_S,
+    )
+
+
+def connect_sync(url: str, *, reply_timeout_s: float = REPLY_TIMEOUT_S) -> redis.Redis:
+    """A blocking client, for the lease thread."""
+    return redis.Redis.from_url(
+        url,
+        retry=SyncRetry(NoBackoff(), 0),
+        retry_on_error=[],
+        socket_timeout=reply_timeout_s,
+        socket_connect_timeout=CONNECT_TIMEOUT_S,
+    )
+
+
+def store_error(error: Exception) -> StoreError:
+    """Redis's or the client library's error as one of ours."""
+    text = str(error)
+    word = text.split(" ", 1)[0].rstrip(":").removeprefix("-")
+    if word == "OOM" or "OOM command not allowed" in text:
+        return StoreFull("Redis is at its memory limit; new work is accepted again when there is room")
+    if "GWSCHEMA" in text:
+        return StoreMismatch("the data in Redis needs a newer version of event-gateway; upgrade this process")
+    for name, meaning in _UNAVAILABLE.items():
+        if word == name or f"{name} " in text:
+            return StoreUnavailable(f"Redis {meaning} ({name})")
+    if isinstance(error, (redis.ConnectionError, redis.TimeoutError, OSError, asyncio.TimeoutError)):
+        return StoreUnavailable(f"Redis cannot be reached: {text or type(error).__name__}")
+    if isinstance(error, RedisError):
+        return StoreError(f"Redis refused a script: {text}")
+    return StoreError(text)
+
+
+__all__ = ["connect", "connect_sync", "store_error"]

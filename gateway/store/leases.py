@@ -1,0 +1,60 @@
+"""Renewing leases, from a thread: a blocked event loop must not lose them, so nothing here is asynchronous."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import redis
+from redis.exceptions import NoScriptError, RedisError
+
+from gateway.store.connection import store_error
+from gateway.store.scripts import Arg, script
+
+CHUNK = 500
+"""Leases in one script call: extending 25,000 at once would block the server for tens of milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """What a renewal found: jobs that are no longer ours, and jobs whose cancellation is asked for."""
+
+    lost: tuple[str, ...]
+    cancel_asked: tuple[str, ...]
+
+
+def extend(
+    client: redis.Redis,
+    prefix: str,
+    dispatcher_id: str,
+    held: Sequence[tuple[str, str]],
+    *,
+    lease_ms: int,
+    heartbeat_ms: int,
+) -> Renewed:
+    """Renews the leases of `held` (job id, token) and the dispatcher's heartbeat; raises StoreError."""
+    lost: list[str] = []
+    cancel_asked: list[str] = []
+    for first in range(0, max(1, len(held)), CHUNK):
+        chunk = held[first : first + CHUNK]
+        args: list[Arg] = [dispatcher_id, lease_ms, heartbeat_ms]
+        for job_id, token in chunk:
+            args += (job_id, token)
+        for (job_id, _), verdict in zip(chunk, _run(client, prefix, args), strict=True):
+            if verdict == 0:
+                lost.append(job_id)
+            elif verdict == 2:
+                cancel_asked.append(job_id)
+    return Renewed(tuple(lost), tuple(cancel_asked))
+
+
+def _run(client: redis.Redis, prefix: str, args: Sequence[Arg]) -> list[int]:
+    it = script("extend")
+    try:
+        try:
+            reply: list[int] = client.execute_command("EVALSHA", it.sha, 1, prefix, *args)
+        except NoScriptError:
+            reply = client.execute_command("EVAL", it.source, 1, prefix, *args)
+    except (RedisError, OSError) as error:
+        raise store_error(error) from error
+    return reply

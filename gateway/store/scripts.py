@@ -1,0 +1,81 @@
+"""The Lua scripts: read once, prefixed by the prelude, called by their hash and loaded where the server forgot them."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.resources
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.exceptions import NoScriptError, RedisError
+
+from gateway.store.connection import store_error
+
+Arg = str | bytes | int
+
+_REFUSED_AT_MAXMEMORY = {"submit", "schedule_fire"}
+"""Scripts that bring new work: without `allow-oom` the server refuses them when it is full, and nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One transition: its name, its whole source, and the hash that the server knows it by."""
+
+    name: str
+    source: str
+    sha: str
+
+
+def lua_directory() -> Path:
+    """Where the scripts lie: inside the package in a wheel, beside it in a checkout."""
+    package = Path(str(importlib.resources.files("gateway")))
+    inside = package / "lua"
+    return inside if inside.is_dir() else package.parent / "lua"
+
+
+@cache
+def script(name: str) -> Script:
+    """The script of that name, ready to be called."""
+    directory = lua_directory()
+    flags = "#!lua\n" if name in _REFUSED_AT_MAXMEMORY else "#!lua flags=allow-oom\n"
+    source = flags + (directory / "prelude.lua").read_text() + (directory / f"{name}.lua").read_text()
+    return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
+
+
+async def run(client: Redis, name: str, prefix: str, args: Sequence[Arg]) -> Any:
+    """Calls one script on one partition; raises StoreError, never a client library's error."""
+    it = script(name)
+    try:
+        try:
+            return await client.execute_command("EVALSHA", it.sha, 1, prefix, *args)
+        except NoScriptError:
+            return await client.execute_command("EVAL", it.source, 1, prefix, *args)
+    except (RedisError, OSError) as error:
+        raise store_error(error) from error
+
+
+async def run_pipelined(client: Redis, prefix: str, calls: Sequence[tuple[str, Sequence[Arg]]]) -> list[Any]:
+    """Calls several scripts in one write, in order; each must be safe to repeat with the same arguments.
+
+    A script that the server forgot is run by its source, alone: the ones after it in the list have run already,
+    so callers must not depend on an earlier one's effect (settle, then claim: a late settle frees nothing that the
+    claim needed).
+    """
+    pipe = client.pipeline(transaction=False)
+    for name, args in calls:
+        pipe.execute_command("EVALSHA", script(name).sha, 1, prefix, *args)
+    try:
+        replies: list[Any] = await pipe.execute(raise_on_error=False)
+    except (RedisError, OSError) as error:
+        raise store_error(error) from error
+    for index, reply in enumerate(replies):
+        if isinstance(reply, NoScriptError):
+            name, args = calls[index]
+            replies[index] = await run(client, name, prefix, args)
+        elif isinstance(reply, Exception):
+            raise store_error(reply) from reply
+    return replies

@@ -1,0 +1,227 @@
+"""The store as gateways and commands see it: submit, look up, list, cancel, replay, inspect."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from gateway.errors import NotFound, StoreMismatch, StoreUnavailable, WrongState
+from gateway.jobs import Submission, Submitted
+from gateway.keys import JobIds, Keyspace, hashed_partition, partition_of
+from gateway.secret import Secret
+from gateway.signing import SigningKey
+from gateway.store.connection import connect, store_error
+from gateway.store.records import Found, parse_lookup
+from gateway.store.scripts import Arg, run
+from gateway.store.submitter import Submitter
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class LaneDepth:
+    """How many jobs wait in a lane, and for how long its first one has, in ms."""
+
+    pending: int
+    waited_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """The whole installation in figures, summed over the partitions (`late_ms`, `waited_ms`: the worst)."""
+
+    lanes: dict[str, LaneDepth]
+    due: int
+    running: int
+    dead: int
+    finished: int
+    dispatchers: int
+    late_ms: int
+    counters: dict[str, int]
+
+
+class Store:
+    """One installation's data: `partitions` keyspaces under one namespace. Close it with `aclose()`."""
+
+    def __init__(self, client: Redis, *, namespace: str, partitions: int, lanes: Sequence[str]) -> None:
+        self.client = client
+        self.lanes = tuple(lanes)
+        self.keyspaces = tuple(Keyspace(namespace, partition) for partition in range(partitions))
+        self._ids = JobIds()
+        self._signing_key = Secret("")
+        self._submitters = [Submitter(client, keyspace.prefix) for keyspace in self.keyspaces]
+
+    @classmethod
+    async def open(
+        cls, url: str, *, namespace: str = "default", partitions: int = 1, lanes: Sequence[str] = ("default",)
+    ) -> Store:
+        """Connects, and checks that the server and the data in it fit; raises StoreError if they do not."""
+        store = cls(connect(url), namespace=namespace, partitions=partitions, lanes=lanes)
+        try:
+            await store.configure()
+        except BaseException:
+            await store.aclose()
+            raise
+        return store
+
+    @property
+    def signing_key(self) -> Secret:
+        """The installation's own signing key (`whsk_…`), made when the data was first configured."""
+        return self._signing_key
+
+    @property
+    def partitions(self) -> int:
+        return len(self.keyspaces)
+
+    async def aclose(self) -> None:
+        """Waits for submits under way and drops the connections."""
+        for submitter in self._submitters:
+            await submitter.aclose()
+        await self.client.aclose()
+
+    async def configure(self) -> None:
+        """Refuses a server that may evict jobs, and data of another schema or partition count."""
+        await self._check_eviction()
+        for keyspace in self.keyspaces:
+            candidate = "" if keyspace.partition else SigningKey.generate().reveal()
+            schema, partitions, key = await self._run(
+                "configure", keyspace, [self.partitions, candidate, *self.lanes]
+            )
+            if keyspace.partition == 0:
+                self._signing_key = Secret(key.decode())
+            if schema > SCHEMA:
+                raise StoreMismatch(f"the data in Redis has schema {schema}, this version knows {SCHEMA}: upgrade it")
+            if partitions != self.partitions:
+                raise StoreMismatch(
+                    f"the data in Redis was laid out for {partitions} partitions, the configuration says "
+                    f"{self.partitions}: set gateway.partitions = {partitions}, or use another namespace"
+                )
+
+    def new_id(self, now_ms: int, *, idempotency_key: str = "") -> str:
+        """A fresh job id; jobs that share an idempotency key share a partition, else it is drawn."""
+        if self.partitions == 1:
+            return self._ids.new(now_ms, 0)
+        if idempotency_key:
+            return self._ids.new(now_ms, hashed_partition(idempotency_key, self.partitions))
+        return self._ids.new(now_ms, random.randrange(self.partitions))  # noqa: S311 (spread, not secrecy)
+
+    async def submit(self, jobs: Sequence[Submission]) -> list[Submitted]:
+        """Takes jobs in, each whole or not at all, all of one partition in one script call.
+
+        Raises StoreFull (nothing written) or StoreUnavailable (what was written is not known; repeat with the
+        same ids or idempotency keys).
+        """
+        if len(jobs) == 1:
+            return await self._submitters[self._partition(jobs[0].job_id)].submit(jobs)
+        groups: dict[int, list[int]] = {}
+        for index, job in enumerate(jobs):
+            groups.setdefault(self._partition(job.job_id), []).append(index)
+        answers = await asyncio.gather(
+            *(self._submitters[partition].submit([jobs[i] for i in group]) for partition, group in groups.items())
+        )
+        out: list[Submitted | None] = [None] * len(jobs)
+        for group, answer in zip(groups.values(), answers, strict=True):
+            for index, submitted in zip(group, answer, strict=True):
+                out[index] = submitted
+        return [submitted for submitted in out if submitted is not None]
+
+    async def find(self, job_id: str) -> Found:
+        """The record and timeline of a job; raises NotFound."""
+        found = (await self.find_many([job_id]))[0]
+        if found is None:
+            raise NotFound(f"no job with the id {job_id!r}")
+        return found
+
+    async def find_many(self, job_ids: Sequence[str]) -> list[Found | None]:
+        """The records of many jobs, in order; None where there is none."""
+        groups: dict[int, list[str]] = {}
+        for job_id in job_ids:
+            groups.setdefault(self._partition(job_id), []).append(job_id)
+        found: dict[str, Found | None] = {}
+        for partition, ids in groups.items():
+            reply = await self._run("lookup", self.keyspaces[partition], ids)
+            found.update(zip(ids, parse_lookup(ids, reply), strict=True))
+        return [found[job_id] for job_id in job_ids]
+
+    async def cancel(self, job_id: str) -> Literal["cancelled", "asked"]:
+        """Cancels a waiting job at once, asks for it where it runs; raises NotFound, or WrongState if it is over."""
+        args = [job_id, secrets.token_hex(8)]
+        verdict: str = (await self._repeatable("cancel", self._keyspace(job_id), args)).decode()
+        if verdict == "none":
+            raise NotFound(f"no job with the id {job_id!r}")
+        if verdict == "over":
+            raise WrongState(f"job {job_id} is over already")
+        return "asked" if verdict == "asked" else "cancelled"
+
+    async def replay(self, job_id: str) -> None:
+        """Sends a dead job back to its lane; raises NotFound, or WrongState if it is not dead."""
+        verdict = (await self._repeatable("replay", self._keyspace(job_id), [secrets.token_hex(8), job_id]))[0].decode()
+        if verdict == "none":
+            raise NotFound(f"no job with the id {job_id!r}")
+        if verdict == "not_dead":
+            raise WrongState(f"job {job_id} is not dead, so there is nothing to retry")
+
+    async def inspect(self) -> Inspection:
+        """Counts, ages and the exact counters of the whole installation."""
+        replies = [await self._run("inspect", keyspace, list(self.lanes)) for keyspace in self.keyspaces]
+        counters: dict[str, int] = {}
+        for reply in replies:
+            for name, value in zip(reply[6][::2], reply[6][1::2], strict=True):
+                counters[name.decode()] = counters.get(name.decode(), 0) + int(value)
+        lanes = {
+            lane: LaneDepth(
+                pending=sum(reply[7 + 2 * i] for reply in replies), waited_ms=max(reply[8 + 2 * i] for reply in replies)
+            )
+            for i, lane in enumerate(self.lanes)
+        }
+        due, running, dead, finished = (sum(reply[i] for reply in replies) for i in range(4))
+        return Inspection(
+            lanes=lanes,
+            due=due,
+            running=running,
+            dead=dead,
+            finished=finished,
+            dispatchers=max(reply[4] for reply in replies),
+            late_ms=max(reply[5] for reply in replies) // 1000,
+            counters=counters,
+        )
+
+    async def probe(self) -> None:
+        """Raises StoreError unless every partition takes a script that writes."""
+        for keyspace in self.keyspaces:
+            await self._run("configure", keyspace, [self.partitions, "", *self.lanes])
+
+    async def _check_eviction(self) -> None:
+        try:
+            memory = await self.client.info("memory")
+        except (RedisError, OSError) as error:
+            raise store_error(error) from error
+        policy = memory.get("maxmemory_policy", "noeviction")
+        if policy != "noeviction":
+            raise StoreMismatch(
+                f"Redis may evict jobs: its maxmemory-policy is {policy}; set it to noeviction "
+                "(CONFIG SET maxmemory-policy noeviction)"
+            )
+
+    async def _repeatable(self, name: str, keyspace: Keyspace, args: Sequence[Arg]) -> Any:
+        # the arguments hold a nonce by which the script knows a repeat, so a lost reply is asked for once more
+        try:
+            return await self._run(name, keyspace, args)
+        except StoreUnavailable:
+            return await self._run(name, keyspace, args)
+
+    async def _run(self, name: str, keyspace: Keyspace, args: Sequence[Arg]) -> Any:
+        return await run(self.client, name, keyspace.prefix, args)
+
+    def _partition(self, job_id: str) -> int:
+        return partition_of(job_id, self.partitions)
+
+    def _keyspace(self, job_id: str) -> Keyspace:
+        return self.keyspaces[self._partition(job_id)]

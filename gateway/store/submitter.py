@@ -1,0 +1,107 @@
+"""Submits shared by everything in one process: what arrives while a script call is under way goes in the next one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import cast
+
+from redis.asyncio import Redis
+
+from gateway.errors import StoreUnavailable
+from gateway.jobs import Callback, Submission, Submitted, Verdict, pack_body
+from gateway.store.scripts import Arg, run
+
+BATCH = 500
+"""Jobs in one script call: a few milliseconds of the server at most."""
+
+_WIDTH = 13
+_EVENT_CODES = {"job.succeeded": "s", "job.dead": "d", "job.cancelled": "c"}
+
+
+def event_codes(callback: Callback | None) -> str:
+    """The ends that a callback is wanted for, as the scripts know them."""
+    return "".join(_EVENT_CODES[event] for event in callback.events) if callback else ""
+
+
+def submit_args(job: Submission) -> list[Arg]:
+    """A submission as the script takes it (lua/submit.lua)."""
+    idem = job.idempotency
+    return [
+        job.job_id,
+        job.lane,
+        job.target,
+        job.key,
+        job.priority,
+        job.delay_ms,
+        job.expires_ms,
+        job.max_attempts,
+        event_codes(job.options.callback),
+        idem.key_hash if idem else "",
+        idem.fingerprint if idem else "",
+        idem.window_ms if idem else 0,
+        pack_body(job.options, job.payload),
+    ]
+
+
+class Submitter:
+    """Submits into one partition, one script call at a time; adds no wait, since an idle one sends at once."""
+
+    def __init__(self, client: Redis, prefix: str) -> None:
+        self._client = client
+        self._prefix = prefix
+        self._waiting: list[tuple[Sequence[Submission], asyncio.Future[list[Submitted]]]] = []
+        self._sender: asyncio.Task[None] | None = None
+
+    async def submit(self, jobs: Sequence[Submission]) -> list[Submitted]:
+        """What became of each job, in order; all of them go in one script call."""
+        answer: asyncio.Future[list[Submitted]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((jobs, answer))
+        if self._sender is None:
+            self._sender = asyncio.create_task(self._send_waiting())
+        return await answer
+
+    async def aclose(self) -> None:
+        """Waits for the call under way, if any."""
+        if self._sender is not None:
+            await asyncio.wait([self._sender])
+
+    async def _send_waiting(self) -> None:
+        try:
+            while self._waiting:
+                group = self._take_group()
+                try:
+                    await self._send(group)
+                except Exception as error:
+                    for _, answer in group:
+                        if not answer.done():
+                            answer.set_exception(error)
+        finally:
+            self._sender = None
+
+    def _take_group(self) -> list[tuple[Sequence[Submission], asyncio.Future[list[Submitted]]]]:
+        count, total = 0, 0
+        for jobs, _ in self._waiting:
+            if count and total + len(jobs) > BATCH:
+                break
+            count, total = count + 1, total + len(jobs)
+        group, self._waiting = self._waiting[:count], self._waiting[count:]
+        return group
+
+    async def _send(self, group: Sequence[tuple[Sequence[Submission], asyncio.Future[list[Submitted]]]]) -> None:
+        args = [arg for jobs, _ in group for job in jobs for arg in submit_args(job)]
+        try:
+            reply = await run(self._client, "submit", self._prefix, args)
+        except StoreUnavailable:
+            # safe to repeat: a job that the first call took in is found by its id. Once, for a connection
+            # that had gone stale; longer waits are the client's to decide.
+            reply = await run(self._client, "submit", self._prefix, args)
+        results = [
+            Submitted(cast("Verdict", reply[i].decode()), reply[i + 1].decode(), reply[i + 2].decode())
+            for i in range(0, len(reply), 3)
+        ]
+        at = 0
+        for jobs, answer in group:
+            if not answer.done():
+                answer.set_result(results[at : at + len(jobs)])
+            at += len(jobs)

@@ -1,0 +1,148 @@
+"""The store as a dispatcher sees it: claim and settle in one round trip, reap, upkeep, leave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from redis.asyncio import Redis
+
+from gateway.jobs import Claimed, Settlement
+from gateway.keys import Keyspace
+from gateway.store.scripts import Arg, run, run_pipelined
+
+_CLAIM_WIDTH = 11
+PROMOTE_MOST = 1000
+"""Due jobs that one claim moves into the lanes; more than it may take, so that many at once catch up fast."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRequest:
+    """A claim that may be repeated as it is until it is answered: its nonce makes the repeat safe."""
+
+    nonce: str
+    n: int
+    suspects: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What came back: a status per settlement, the jobs claimed, and when there will be more.
+
+    `wake_in_s` is the time until the next job is due (None: none is known), `more` that a lane is not empty.
+    """
+
+    settled: tuple[str, ...] = ()
+    claimed: tuple[Claimed, ...] = ()
+    wake_in_s: float | None = None
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionLimits:
+    """How long, and how many at most, finished and dead jobs are kept per partition."""
+
+    finished_ms: int
+    finished_most: int
+    dead_ms: int
+    dead_most: int
+
+
+@dataclass(slots=True)
+class Worker:
+    """One dispatcher's link to one partition. Every method raises StoreError and may then be called again as it was."""
+
+    client: Redis
+    keyspace: Keyspace
+    dispatcher_id: str
+    lanes: tuple[str, ...]
+    lease_ms: int
+    heartbeat_ms: int
+    _claims: int = 0
+    _names: dict[bytes, str] = field(default_factory=dict)
+
+    def next_claim(self, n: int, *, suspects: bool) -> ClaimRequest:
+        """A claim with a nonce of its own."""
+        self._claims += 1
+        return ClaimRequest(f"{self.dispatcher_id}.{self._claims}", n, suspects)
+
+    async def exchange(self, settlements: Sequence[Settlement], claim: ClaimRequest | None) -> Exchange:
+        """Settles and claims in one round trip."""
+        calls: list[tuple[str, Sequence[Arg]]] = []
+        if settlements:
+            calls.append(("settle", _settle_args(settlements)))
+        if claim:
+            calls.append(("claim", self._claim_args(claim)))
+        replies = await run_pipelined(self.client, self.keyspace.prefix, calls)
+        settled = tuple(status.decode() for status in replies[0]) if settlements else ()
+        return self._exchange(settled, replies[-1], claim.nonce) if claim else Exchange(settled)
+
+    async def reap(self, most: int, *, max_stalls: int) -> list[tuple[str, str]]:
+        """Takes back up to `most` jobs whose lease ran out: ids and the status each has now."""
+        reply = await self._run("reap", [most, max_stalls])
+        return [(reply[i].decode(), reply[i + 1].decode()) for i in range(0, len(reply), 2)]
+
+    async def upkeep(self, limits: RetentionLimits, *, most: int) -> tuple[int, bool, int]:
+        """Removes up to `most` jobs past their retention: how many, is there more, dispatchers found lost."""
+        args = [limits.finished_ms, limits.finished_most, limits.dead_ms, limits.dead_most, most]
+        removed, more, lost = await self._run("upkeep", args)
+        return removed, bool(more), lost
+
+    async def leave(self) -> None:
+        """Says goodbye, so that this dispatcher is not counted as lost."""
+        await self._run("leave", [self.dispatcher_id])
+
+    async def _run(self, name: str, args: Sequence[Arg]) -> Any:
+        return await run(self.client, name, self.keyspace.prefix, args)
+
+    def _claim_args(self, claim: ClaimRequest) -> list[Arg]:
+        suspects = 1 if claim.suspects else 0
+        head: list[Arg] = [
+            self.dispatcher_id,
+            claim.nonce,
+            claim.n,
+            self.lease_ms,
+            suspects,
+            PROMOTE_MOST,
+            self.heartbeat_ms,
+        ]
+        return [*head, *self.lanes]
+
+    def _exchange(self, settled: tuple[str, ...], reply: list[Any], nonce: str) -> Exchange:
+        name, partition = self._name, self.keyspace.partition
+        claimed = tuple(
+            Claimed(
+                job_id=reply[i].decode(),
+                partition=partition,
+                target=name(reply[i + 3]),
+                lane=name(reply[i + 4]),
+                key=reply[i + 5].decode() if reply[i + 5] else "",
+                attempt=reply[i + 1],
+                max_attempts=int(reply[i + 2]),
+                nonce=nonce,
+                previous_delay_ms=int(reply[i + 6]),
+                created_ms=int(reply[i + 7]),
+                waited_ms=reply[i + 8],
+                suspect=reply[i + 9] == 1,
+                body=reply[i + 10],
+            )
+            for i in range(2, len(reply), _CLAIM_WIDTH)
+        )
+        wake_in_s = reply[0] / 1e6 if reply[0] >= 0 else None
+        return Exchange(settled, claimed, wake_in_s, reply[1] == 1)
+
+    def _name(self, raw: bytes) -> str:
+        # targets and lanes are few and repeat with every job
+        known = self._names.get(raw)
+        if known is None:
+            known = self._names[raw] = raw.decode()
+        return known
+
+
+def _settle_args(settlements: Sequence[Settlement]) -> list[Arg]:
+    return [
+        value
+        for it in settlements
+        for value in (it.job_id, it.token, it.outcome, it.delay_ms, it.reason, it.result, it.error)
+    ]

@@ -1,0 +1,53 @@
+"""The body of `POST /jobs` as it is written: every field, older names included, `null` the same as left out."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from gateway.backoff import Policy
+from gateway.durations import Duration
+from gateway.jobs import Callback
+
+Attempts = Annotated[int, Meta(ge=1, le=1000)]
+Instant = Annotated[datetime, Meta(tz=True)] | int | float
+"""RFC 3339 with an offset, or Unix seconds, as older clients send them."""
+
+
+NULL = msgspec.Raw(b"null")
+
+
+class RetryOverride(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The parts of the target's retry policy that a job sets for itself; durations such as `"10m"`, or seconds."""
+
+    policy: Policy | None = None
+    max_attempts: Attempts | None = None
+    base: Duration | None = None
+    cap: Duration | None = None
+
+
+class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A job as it is submitted. `type`, `run_after`, `scheduled_at` and `max_retries` are older names of `target`,
+    `run_at` and `max_attempts`; a string in `priority` names the lane; the bytes of `payload` are kept as they are."""
+
+    target: str | None = None
+    type: str | None = None
+    payload: msgspec.Raw = msgspec.field(default_factory=lambda: NULL)
+    lane: str | None = None
+    priority: Annotated[int, Meta(ge=-100, le=100)] | str | None = None
+    run_at: Instant | None = None
+    run_after: Instant | None = None
+    scheduled_at: Instant | None = None
+    delay: Duration | None = None
+    expires_in: Duration | None = None
+    max_attempts: Attempts | None = None
+    max_retries: Annotated[int, Meta(ge=0, le=1000)] | None = None
+    timeout: Duration | None = None
+    retry: RetryOverride | None = None
+    key: str | None = None
+    idempotency_key: str | None = None
+    callback: Callback | None = None
+    tags: tuple[str, ...] | None = None

@@ -1,0 +1,49 @@
+"""What a submission is read against: the names it may use, and who sends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from gateway.backoff import RetryPolicy
+
+
+class TargetFacts(Protocol):
+    """What a submission takes from its target."""
+
+    @property
+    def lane(self) -> str | None: ...
+
+    @property
+    def retry(self) -> RetryPolicy: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """What a body may name, and what it does not say: targets, lanes, the window of idempotency keys, new ids.
+
+    `new_id(now_ms, idempotency_key=…)` is `Store.new_id`.
+    """
+
+    targets: Mapping[str, TargetFacts]
+    lanes: tuple[str, ...]
+    default_lane: str
+    window_ms: int
+    new_id: Callable[..., str]
+
+    def lane_of(self, target: TargetFacts) -> str:
+        """The lane of a job that names none."""
+        return target.lane or self.default_lane
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """What a request says beside its body; `name` (the API key's id) is the scope of its idempotency keys.
+
+    `traceparent` is passed on if it is one (W3C Trace Context, version 00), and dropped silently if not.
+    """
+
+    name: str = "-"
+    idempotency_key: str | None = None
+    traceparent: str = ""

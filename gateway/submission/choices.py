@@ -1,0 +1,97 @@
+"""What a body may say in more than one way: target, lane and priority, start, attempts, retry policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from gateway.backoff import RetryPolicy
+from gateway.durations import MAX_S
+from gateway.settings.spelling import mend_name
+from gateway.submission.body import SubmitBody
+from gateway.submission.catalog import TargetFacts
+from gateway.submission.faults import Faults
+
+_LAST_S = 253402300799
+"""The end of the year 9999 in Unix seconds."""
+
+
+def choose_target(body: SubmitBody, targets: Mapping[str, TargetFacts], faults: Faults) -> TargetFacts | None:
+    """The target that the body names, by `target` or its older name `type`."""
+    name = _one_of(body, ("target", "type"), faults)
+    if name is None:
+        if not faults.touch("/target") and not faults.touch("/type"):
+            faults.add("/target", "is missing; name what is to run")
+        return None
+    found = targets.get(name)
+    if found is None:
+        pointer = "/target" if body.target is not None else "/type"
+        faults.add_unknown_target(pointer, f"no target named {name[:64]!r}; {mend_name(name[:64], sorted(targets))}")
+    return found
+
+
+def choose_lane(body: SubmitBody, lanes: Sequence[str], faults: Faults) -> tuple[str | None, int | None]:
+    """The lane and the priority, None where the body says nothing; a string in `priority` is a lane's name."""
+    lane, priority = body.lane, body.priority
+    pointer = "/lane"
+    if isinstance(priority, str):
+        if lane is not None and lane != priority:
+            faults.add("/priority", f"names the lane {priority[:64]!r}, and lane says {lane[:64]!r}; give one of them")
+        elif lane is None:
+            lane, pointer = priority, "/priority"
+        priority = None
+    if lane is not None and lane not in lanes:
+        number = " or a number from -100 to 100" if pointer == "/priority" else ""
+        faults.add(pointer, f"no lane named {lane[:64]!r}; {mend_name(lane[:64], lanes)}{number}")
+    return lane, priority
+
+
+def choose_start(body: SubmitBody, faults: Faults, *, now_s: float) -> tuple[int, float | None]:
+    """How long the job waits, in ms (0 for a time that is past), and the Unix time that was asked for, if any."""
+    at = _one_of(body, ("run_at", "run_after", "scheduled_at"), faults)
+    pointer = next((f"/{name}" for name in ("run_at", "run_after", "scheduled_at") if getattr(body, name) == at), "")
+    if body.delay is not None:
+        if at is not None:
+            faults.add("/delay", f"cannot be given beside {pointer[1:]}; give one of them")
+        return round(body.delay * 1000), None
+    if at is None:
+        return 0, None
+    at_s = at.timestamp() if isinstance(at, datetime) else float(at)
+    if not 0 <= at_s <= _LAST_S:
+        faults.add(pointer, "is not a time in Unix seconds (are these milliseconds?); RFC 3339 is safer")
+        return 0, None
+    if at_s - now_s > MAX_S:
+        faults.add(pointer, "lies more than ten years ahead")
+    return max(0, round((at_s - now_s) * 1000)), at_s
+
+
+def choose_attempts(body: SubmitBody, faults: Faults) -> int | None:
+    """How often the job is tried; an older client's `max_retries: 0` is one attempt."""
+    attempts: int | None = _one_of(body, ("max_attempts", "max_retries"), faults)
+    if attempts is not None and body.retry is not None and body.retry.max_attempts is not None:
+        faults.add("/retry/max_attempts", "cannot be given beside max_attempts; give one of them")
+    return attempts if attempts is None else max(1, attempts)
+
+
+def choose_retry(body: SubmitBody, target: TargetFacts | None, faults: Faults) -> RetryPolicy | None:
+    """The target's policy with what the body overrides in it, None where that is nothing."""
+    if body.retry is None:
+        return None
+    given = {name: value for name, value in msgspec.structs.asdict(body.retry).items() if value is not None}
+    try:
+        return msgspec.structs.replace(RetryPolicy() if target is None else target.retry, **given)
+    except ValueError as exc:
+        if target is not None:
+            faults.add("/retry", f"{exc} (what is left out comes from the target)")
+        return None
+
+
+def _one_of(body: SubmitBody, names: Sequence[str], faults: Faults) -> Any:
+    """The value of the one of several names that the body uses; more than one is a fault."""
+    given = [name for name in names if getattr(body, name) is not None]
+    for extra in given[1:]:
+        faults.add(f"/{extra}", f"says the same as {given[0]}; give one of them")
+    return getattr(body, given[0]) if given else None

@@ -1,0 +1,70 @@
+"""A SubmitBody into a Submission: names resolved, older names folded into one, every fault named."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from gateway.backoff import RetryPolicy
+from gateway.jobs import Options, Submission
+from gateway.submission.body import SubmitBody
+from gateway.submission.catalog import Caller, Catalog
+from gateway.submission.checks import check_fields, check_idempotency_key
+from gateway.submission.choices import choose_attempts, choose_lane, choose_retry, choose_start, choose_target
+from gateway.submission.decoding import decode_body
+from gateway.submission.faults import Faults
+from gateway.submission.fingerprint import idempotency
+
+_TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}\Z", re.ASCII)
+
+
+def parse_submission(text: bytes, catalog: Catalog, *, caller: Caller, now_s: float) -> Submission:
+    """The job that a body asks for, at `now_s` (Unix seconds); `text` has passed `check_text`.
+
+    Raises InvalidRequest (400: no JSON, 422: with every fault), or NotFound if all that is wrong is the target.
+    """
+    faults = Faults()
+    body = decode_body(text, faults)
+    target = choose_target(body, catalog.targets, faults)
+    lane, priority = choose_lane(body, catalog.lanes, faults)
+    delay_ms, run_at_s = choose_start(body, faults, now_s=now_s)
+    attempts = choose_attempts(body, faults)
+    retry = choose_retry(body, target, faults)
+    idempotency_key = check_idempotency_key(body, caller.idempotency_key, faults)
+    check_fields(body, faults)
+    faults.raise_any()
+    assert target is not None
+    name = body.target or body.type or ""
+    folded = msgspec.structs.replace(
+        body,
+        target=name,
+        lane=lane,
+        priority=priority,
+        run_at=run_at_s,
+        max_attempts=attempts,
+        **dict.fromkeys(("type", "run_after", "scheduled_at", "max_retries", "idempotency_key")),
+    )
+    return Submission(
+        job_id=catalog.new_id(int(now_s * 1000), idempotency_key=idempotency_key),
+        target=name,
+        payload=bytes(body.payload),
+        lane=lane or catalog.lane_of(target),
+        priority=priority or 0,
+        key=body.key or "",
+        delay_ms=delay_ms,
+        expires_ms=round(body.expires_in * 1000) if body.expires_in else 0,
+        max_attempts=attempts or (retry or target.retry).max_attempts,
+        idempotency=idempotency(folded, idempotency_key, caller.name, window_ms=catalog.window_ms),
+        options=_options(body, retry, caller.traceparent),
+    )
+
+
+def _options(body: SubmitBody, retry: RetryPolicy | None, traceparent: str) -> Options:
+    return Options(
+        timeout=None if body.timeout is None else float(body.timeout),
+        retry=retry,
+        callback=body.callback,
+        tags=body.tags or (),
+        traceparent=traceparent if _TRACEPARENT.match(traceparent) else "",
+    )

@@ -1,0 +1,44 @@
+-- Takes back jobs whose lease ran out: pending again at their old rank, no attempt spent, marked suspect. A suspect
+-- whose lease runs out again has stalled by its own doing; after max_stalls of these it is dead.
+--
+-- KEYS  1 prefix
+-- ARGV  1 at most, 2 max stalls
+-- Returns  per job 2: id, the status it has now (pending, dead, cancelled)
+local most, max_stalls = tonumber(ARGV[1]), tonumber(ARGV[2])
+if not (most and max_stalls) then return redis.error_reply('ERR reap: at_most max_stalls') end
+
+local out = {}
+local ids = call('ZRANGE', P .. 'leases', '-inf', text(now_ms), 'BYSCORE', 'LIMIT', 0, most)
+for i = 1, #ids do
+  local id = ids[i]
+  local jk = P .. 'j:' .. id
+  local v = call('HMGET', jk, 'token', 'attempt', 'target', 'lane', 'rank', 'cancel', 'callback', 'suspect', 'stalls',
+    'started')
+  if v[2] then
+    local job = { token = v[1], attempt = tonumber(v[2]), target = v[3], lane = v[4], callback = v[7], started = v[10] }
+    local stalls = tonumber(v[9] or 0) + (v[8] and 1 or 0)
+    local status = 'pending'
+    call('HDEL', jk, 'token')
+    bump('reclaimed', job.lane, job.target)
+    log(id, log_line('reclaimed', job.attempt, ',"started":' .. job.started .. ',"dispatcher":"' .. (string.match(v[1] or '', ':(.*)%.') or '') .. '"'))
+    if v[6] then
+      status = 'cancelled'
+      finish(id, job, status, '', '', '')
+    elseif stalls > max_stalls then
+      status = 'dead'
+      call('HSET', jk, 'stalls', stalls)
+      finish(id, job, status, 'stalled', '',
+        '{"type":"stalled","message":"its dispatcher was lost ' .. (stalls + 1) .. ' times while it ran"}')
+    else
+      call('HSET', jk, 'status', status, 'attempt', job.attempt - 1, 'suspect', 1, 'stalls', stalls,
+        'updated', text(now_ms))
+      make_ready(id, job.lane, v[5], true)
+    end
+    out[#out + 1] = id
+    out[#out + 1] = status
+  end
+end
+call_many('ZREM', P .. 'leases', ids)
+flush_counters()
+if #ids > 0 then wake_one() end
+return out

@@ -1,0 +1,30 @@
+"""Fixtures for every test: real servers, one per worker process, and a namespace per test."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from tests.servers import Server
+
+
+@pytest.fixture(scope="session")
+def valkey_server() -> Iterator[Server]:
+    """A Valkey on a unix socket, without persistence; shared, so keep to `namespace`, and do not kill it."""
+    with Server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def valkey_cluster() -> Iterator[Server]:
+    """A cluster of one node that holds every slot; shared, so keep to `namespace`, and do not kill it."""
+    with Server(cluster=True) as server:
+        yield server
+
+
+@pytest.fixture
+def namespace() -> str:
+    """A namespace that no other test uses."""
+    return f"t{uuid.uuid4().hex[:12]}"
