@@ -105,8 +105,7 @@ class Submission:
 Verdict = Literal["accepted", "duplicate", "conflict", "full"]
 
 
-@dataclass(frozen=True, slots=True)
-class Submitted:
+class Submitted(msgspec.Struct, frozen=True, array_like=True):
     """What became of a submission: `job_id` and `status` are the first job's where it was a duplicate.
 
     `status` is `gone` where the key is remembered and the record is not.
@@ -117,26 +116,26 @@ class Submitted:
     status: str
 
 
-@dataclass(slots=True)
-class Claimed:
+class Claimed(msgspec.Struct, array_like=True):
     """A job that this process holds under a lease, until it settles with `token` or the lease is lost.
 
-    `waited_ms` is how long it was ready before it was claimed.
+    `waited_ms` is how long it was ready before it was claimed; `body` as `pack_body` made it. The order of the
+    fields is that of the claim script's reply; the last two are added to it.
     """
 
     job_id: str
-    partition: int
+    attempt: int
+    max_attempts: int
     target: str
     lane: str
     key: str
-    attempt: int
-    max_attempts: int
-    nonce: str
     previous_delay_ms: int
     created_ms: int
     waited_ms: int
     suspect: bool
-    body: bytes
+    body: str
+    partition: int = 0
+    nonce: str = ""
 
     @property
     def token(self) -> str:
@@ -186,17 +185,16 @@ class Page:
 Outcome = Literal["succeeded", "retry", "dead", "released", "cancelled"]
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
-    """An attempt's outcome on its way back; `result` and `error` are JSON texts, empty for none."""
+class Settlement(msgspec.Struct, frozen=True, array_like=True):
+    """An attempt's outcome on its way back, in the script's order; `result` and `error` are JSON, '' for none."""
 
     job_id: str
     token: str
     outcome: Outcome
     delay_ms: int = 0
     reason: str = ""
-    result: bytes = b""
-    error: bytes = b""
+    result: str = ""
+    error: str = ""
 
 
 _options_decoder = msgspec.json.Decoder(Options, dec_hook=lambda kind, value: kind(value))
@@ -204,16 +202,17 @@ _options_encoder = msgspec.json.Encoder(enc_hook=float)
 _NO_OPTIONS = Options()
 
 
-def pack_body(options: Options, payload: bytes) -> bytes:
-    """The stored form: the options as one JSON line (empty for none), then the payload verbatim."""
+def pack_body(options: Options, payload: bytes) -> str:
+    """The stored form: the options as one JSON line (empty for none), then the payload verbatim.
+
+    Raises UnicodeDecodeError if the payload is not UTF-8, which JSON always is.
+    """
     if options == _NO_OPTIONS:
-        return b"\n" + payload
-    return _options_encoder.encode(options) + b"\n" + payload
+        return "\n" + payload.decode()
+    return f"{_options_encoder.encode(options).decode()}\n{payload.decode()}"
 
 
-def unpack_body(body: bytes) -> tuple[Options, bytes]:
+def unpack_body(body: str) -> tuple[Options, bytes]:
     """The options and the payload's bytes, as they were packed."""
-    if body[:1] == b"\n":
-        return _NO_OPTIONS, body[1:]
-    line, _, payload = body.partition(b"\n")
-    return _options_decoder.decode(line), payload
+    line, _, payload = body.partition("\n")
+    return _options_decoder.decode(line) if line else _NO_OPTIONS, payload.encode()

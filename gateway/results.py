@@ -14,37 +14,37 @@ MESSAGE_CHARACTERS = 1024
 DETAILS_BYTES = 4096
 
 
-def encode_result(value: Any) -> bytes:
+def encode_result(value: Any) -> str:
     """A result as JSON, empty for None; raises TypeError or ValueError if it is not JSON.
 
     One over 64 KiB is replaced by `{"truncated": true, "bytes": …, "head": …}`.
     """
     if value is None:
-        return b""
+        return ""
     encoded = orjson.dumps(value)
     # orjson writes NaN as null; only a text that holds one needs the walk
     if b"null" in encoded and _holds_nan(value):
         raise ValueError("the result holds NaN or an infinity, which JSON cannot express")
     if len(encoded) > RESULT_BYTES:
         head = encoded[:MESSAGE_CHARACTERS].decode(errors="ignore")
-        return orjson.dumps({"truncated": True, "bytes": len(encoded), "head": head})
-    return encoded
+        return orjson.dumps({"truncated": True, "bytes": len(encoded), "head": head}).decode()
+    return encoded.decode()
 
 
-def encode_error(type: str, message: str, details: dict[str, Any] | None = None) -> bytes:
+def encode_error(type: str, message: str, details: dict[str, Any] | None = None) -> str:
     """An error as the record shows it: `type`, a message of at most 1,024 characters, and the details if they fit."""
     head = {"type": type[:64], "message": _clean(message)[:MESSAGE_CHARACTERS]}
     if details:
         try:
             encoded = orjson.dumps({**details, **head}, option=orjson.OPT_NON_STR_KEYS)
         except (TypeError, ValueError):
-            return orjson.dumps(head)
+            return orjson.dumps(head).decode()
         if len(encoded) <= DETAILS_BYTES:
-            return encoded
-    return orjson.dumps(head)
+            return encoded.decode()
+    return orjson.dumps(head).decode()
 
 
-def error_of(failure: BaseException) -> bytes:
+def error_of(failure: BaseException) -> str:
     """What went wrong, as the record's `error`: an executor's own words, or the exception's type and text."""
     if isinstance(failure, AttemptError):
         return encode_error(failure.type, failure.message, failure.details)

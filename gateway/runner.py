@@ -119,7 +119,7 @@ def _settle(
     *,
     delay_ms: int = 0,
     reason: str = "",
-    result: bytes = b"",
-    error: bytes = b"",
+    result: str = "",
+    error: str = "",
 ) -> Settlement:
     return Settlement(claimed.job_id, claimed.token, outcome, delay_ms, reason, result, error)

@@ -17,7 +17,7 @@ local function waited_ms(lane)
 end
 
 local out = { call('ZCARD', P .. 'due'), call('ZCARD', P .. 'leases'), call('ZCARD', P .. 'dead'), call('ZCARD', P .. 'done'),
-  call('ZCOUNT', P .. 'dispatchers', '(' .. text(now_ms), '+inf'), late_us(), call('HGETALL', P .. 'stats') }
+  call('ZCOUNT', P .. 'dispatchers', '(' .. NOW, '+inf'), late_us(), call('HGETALL', P .. 'stats') }
 for i = 1, #ARGV do
   local lane, suspects = P .. 'lane:' .. ARGV[i], call('ZCARD', P .. 'suspect:' .. ARGV[i])
   out[#out + 1] = call('ZCARD', lane) + suspects - (suspects > 0 and 1 or 0)

@@ -8,7 +8,7 @@ local most, max_stalls = tonumber(ARGV[1]), tonumber(ARGV[2])
 if not (most and max_stalls) then return redis.error_reply('ERR reap: at_most max_stalls') end
 
 local out = {}
-local ids = call('ZRANGE', P .. 'leases', '-inf', text(now_ms), 'BYSCORE', 'LIMIT', 0, most)
+local ids = call('ZRANGE', P .. 'leases', '-inf', NOW, 'BYSCORE', 'LIMIT', 0, most)
 for i = 1, #ids do
   local id = ids[i]
   local jk = P .. 'j:' .. id
@@ -31,7 +31,7 @@ for i = 1, #ids do
         '{"type":"stalled","message":"its dispatcher was lost ' .. (stalls + 1) .. ' times while it ran"}')
     else
       call('HSET', jk, 'status', status, 'attempt', job.attempt - 1, 'suspect', 1, 'stalls', stalls,
-        'updated', text(now_ms))
+        'updated', NOW)
       make_ready(id, job.lane, v[5], true)
     end
     out[#out + 1] = id

@@ -21,7 +21,7 @@ for i = 2, #ARGV do
     call('HDEL', jk, 'stalls', 'suspect', 'reason', 'finished', 'started', 'token', 'previous', 'expires', 'callback_id',
       'cancel', 'progress')
     call('DEL', P .. 'r:' .. id)
-    call('HSET', jk, 'status', 'pending', 'attempt', 0, 'rank', rank, 'replay', nonce, 'updated', text(now_ms))
+    call('HSET', jk, 'status', 'pending', 'attempt', 0, 'rank', rank, 'replay', nonce, 'updated', NOW)
     make_ready(id, v[2], rank, false)
     log(id, log_line('replayed', 0))
     bump('replayed', v[2], v[3])

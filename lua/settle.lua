@@ -2,15 +2,16 @@
 -- that nobody reclaimed counts. A settle repeated after a lost reply is told that it is a duplicate.
 --
 -- KEYS  1 prefix
--- ARGV  per job 7: id, token, outcome (succeeded, retry, dead, released, cancelled), delay ms, reason,
+-- ARGV  1 a batch, per job 7: id, token, outcome (succeeded, retry, dead, released, cancelled), delay ms, reason,
 --       result (JSON or ''), error (JSON or '')
--- Returns  per job: the status it has now (succeeded, retrying, dead, pending, cancelled), or duplicate, or lost
-local WIDTH = 7
+-- Returns  MessagePack, per job: the status it has now (succeeded, retrying, dead, pending, cancelled), or duplicate, or lost
 local OUTCOMES = { succeeded = true, retry = true, dead = true, released = true, cancelled = true }
-if #ARGV % WIDTH ~= 0 then return redis.error_reply('ERR settle takes 7 values a job') end
-for o = 0, #ARGV - 1, WIDTH do
-  if not OUTCOMES[ARGV[o + 3]] or not tonumber(ARGV[o + 4]) then
-    return redis.error_reply('ERR settle: no such outcome, or a delay that is no number')
+local jobs = batch(1, 7)
+if not jobs then return redis.error_reply('ERR settle takes a batch of 7 values a job') end
+for i = 1, #jobs do
+  local it = jobs[i]
+  if not OUTCOMES[it[3]] or type(it[4]) ~= 'number' or type(it[6]) ~= 'string' or type(it[7]) ~= 'string' then
+    return redis.error_reply('ERR settle: no such outcome, or a value of the wrong type, for job ' .. i)
   end
 end
 
@@ -20,23 +21,22 @@ local unlease = {}
 local ready = false
 
 local function retry_later(id, job, delay_ms, error)
-  call('HSET', P .. 'j:' .. id, 'status', 'retrying', 'previous', delay_ms, 'updated', text(now_ms))
-  call('ZADD', P .. 'due', text(now_us + delay_ms * 1000), id)
+  call('HSET', P .. 'j:' .. id, 'status', 'retrying', 'previous', delay_ms, 'updated', NOW)
+  call('ZADD', P .. 'due', now_us + delay_ms * 1000, id)
   log(id, log_line('retrying', job.attempt, ',"started":' .. job.started .. ',"dispatcher":"' .. (string.match(job.token, ':(.*)%.') or '')
     .. '","delay_ms":' .. text(delay_ms) .. (error ~= '' and (',"error":' .. error) or '')))
   bump('retried', job.lane, job.target)
 end
 
 local function release(id, job)
-  call('HSET', P .. 'j:' .. id, 'status', 'pending', 'attempt', job.attempt - 1, 'updated', text(now_ms))
+  call('HSET', P .. 'j:' .. id, 'status', 'pending', 'attempt', job.attempt - 1, 'updated', NOW)
   make_ready(id, job.lane, job.rank, job.suspect)
   log(id, log_line('released', job.attempt))
   ready = true
 end
 
-for o = 0, #ARGV - 1, WIDTH do
-  local id, token, outcome, delay_ms = ARGV[o + 1], ARGV[o + 2], ARGV[o + 3], tonumber(ARGV[o + 4])
-  local reason, result, error = ARGV[o + 5], ARGV[o + 6], ARGV[o + 7]
+for i = 1, #jobs do
+  local id, token, outcome, delay_ms, reason, result, error = unpack(jobs[i])
   local jk = P .. 'j:' .. id
   local v = call('HMGET', jk, 'status', 'token', 'attempt', 'max_attempts', 'target', 'lane', 'rank', 'cancel',
     'callback', 'suspect', 'started')
@@ -65,9 +65,9 @@ for o = 0, #ARGV - 1, WIDTH do
       ready = ready or job.callback
     end
   end
-  out[#out + 1] = status
+  out[i] = status
 end
 call_many('ZREM', P .. 'leases', unlease)
 flush_counters()
 if ready then wake_one() end
-return out
+return cmsgpack.pack(out)

@@ -2,15 +2,17 @@
 -- job it repeats. A repeat of the same job id is the first one again, so a lost reply may be resent.
 --
 -- KEYS  1 prefix
--- ARGV  per job 13: id, lane, target, key, priority (-100..100), delay ms, expires ms (0: never), max attempts,
---       callback events (of s d c, or ''), idempotency hash (or ''), fingerprint, window ms, body
--- Returns  per job 3: verdict (accepted, duplicate, conflict), job id, status (gone: the record is no more)
-local WIDTH = 13
-if #ARGV % WIDTH ~= 0 then return redis.error_reply('ERR submit takes 13 values a job') end
-local n = #ARGV / WIDTH
-for i = 0, n - 1 do
-  for _, at in ipairs({ 5, 6, 7, 8, 12 }) do
-    if not tonumber(ARGV[i * WIDTH + at]) then return redis.error_reply('ERR submit: value ' .. at .. ' is no number') end
+-- ARGV  1 a batch, per job 13: id, lane, target, key, priority (-100..100), delay ms, expires ms (0: never),
+--       max attempts, callback events (of s d c, or ''), idempotency hash (or ''), fingerprint, window ms, body
+-- Returns  MessagePack, per job 3: verdict (accepted, duplicate, conflict), job id, status (gone: its record is no more)
+local jobs = batch(1, 13)
+if not jobs then return redis.error_reply('ERR submit takes a batch of 13 values a job') end
+for i = 1, #jobs do
+  for at = 1, 13 do
+    local numeric = at >= 5 and at <= 8 or at == 12
+    if type(jobs[i][at]) ~= (numeric and 'number' or 'string') then
+      return redis.error_reply('ERR submit: value ' .. at .. ' of job ' .. i .. ' has the wrong type')
+    end
   end
 end
 
@@ -27,46 +29,42 @@ local out = {}
 local lanes = {}
 local due = {}
 local seq
-for i = 0, n - 1 do
-  local o = i * WIDTH
-  local id, lane, target, key = ARGV[o + 1], ARGV[o + 2], ARGV[o + 3], ARGV[o + 4]
+for i = 1, #jobs do
+  local id, lane, target, key, priority, delay, expires, max_attempts, callback, hash, fingerprint, window, body =
+    unpack(jobs[i])
   local jk = P .. 'j:' .. id
   local status = call('HGET', jk, 'status')
-  local reply = status and { 'accepted', id, status } or repeated(ARGV[o + 10], ARGV[o + 11])
+  local reply = status and { 'accepted', id, status } or repeated(hash, fingerprint)
   if not reply then
-    if not seq then seq = call('INCRBY', P .. 'seq', n) - n end
-    local rank = (100 - tonumber(ARGV[o + 5])) * SPAN + seq + i + 1
-    local delay = tonumber(ARGV[o + 6])
-    local expires = tonumber(ARGV[o + 7])
+    if not seq then seq = call('INCRBY', P .. 'seq', #jobs) - #jobs end
+    local rank = (100 - priority) * SPAN + seq + i
     status = delay > 0 and 'scheduled' or 'pending'
     local fields = { 'status', status, 'lane', lane, 'target', target, 'rank', text(rank), 'attempt', 0,
-      'max_attempts', ARGV[o + 8], 'created', text(now_ms) }
+      'max_attempts', max_attempts, 'created', NOW }
     if key ~= '' then fields[#fields + 1] = 'key'; fields[#fields + 1] = key end
     if delay > 0 then fields[#fields + 1] = 'run_at'; fields[#fields + 1] = text(now_ms + delay) end
     if expires > 0 then fields[#fields + 1] = 'expires'; fields[#fields + 1] = text(now_ms + expires) end
-    if ARGV[o + 9] ~= '' then fields[#fields + 1] = 'callback'; fields[#fields + 1] = ARGV[o + 9] end
+    if callback ~= '' then fields[#fields + 1] = 'callback'; fields[#fields + 1] = callback end
     call('HSET', jk, unpack(fields))
-    call('SET', P .. 'b:' .. id, ARGV[o + 13])
-    if ARGV[o + 10] ~= '' then
-      call('SET', P .. 'idem:' .. ARGV[o + 10], id .. ' ' .. ARGV[o + 11], 'PX', ARGV[o + 12])
-    end
+    call('SET', P .. 'b:' .. id, body)
+    if hash ~= '' then call('SET', P .. 'idem:' .. hash, id .. ' ' .. fingerprint, 'PX', window) end
     local list
     if delay > 0 then
       list = due
-      list[#list + 1] = text(now_us + delay * 1000)
+      list[#list + 1] = now_us + delay * 1000
     else
       list = lanes[lane]
       if not list then list = {}; lanes[lane] = list end
-      list[#list + 1] = text(rank)
+      list[#list + 1] = rank
     end
     list[#list + 1] = id
     bump('submitted', lane, target)
     reply = { 'accepted', id, status }
   end
-  out[i * 3 + 1], out[i * 3 + 2], out[i * 3 + 3] = reply[1], reply[2], reply[3]
+  out[i] = reply
 end
 for lane, list in pairs(lanes) do call_many('ZADD', P .. 'lane:' .. lane, list) end
 call_many('ZADD', P .. 'due', due)
 flush_counters()
 if seq then wake_one() end
-return out
+return cmsgpack.pack(out)

@@ -29,7 +29,7 @@ end
 trim(P .. 'done', tonumber(ARGV[1]), tonumber(ARGV[2]))
 trim(P .. 'dead', tonumber(ARGV[3]), tonumber(ARGV[4]))
 
-local lost = call('ZRANGE', P .. 'dispatchers', '-inf', text(now_ms), 'BYSCORE', 'LIMIT', 0, 100)
+local lost = call('ZRANGE', P .. 'dispatchers', '-inf', NOW, 'BYSCORE', 'LIMIT', 0, 100)
 if #lost > 0 then
   call('ZREM', P .. 'dispatchers', unpack(lost))
   call('ZREM', P .. 'idle', unpack(lost))

@@ -61,10 +61,12 @@ def create_app(
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with _running(gateway):
-            yield
-        if close_store:
-            await store.aclose()
+        try:
+            async with _running(gateway):
+                yield
+        finally:
+            if close_store:
+                await store.aclose()
 
     own = settings.gateway
     guard = Middleware(

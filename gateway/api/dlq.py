@@ -16,7 +16,7 @@ async def list_dead(call: Call) -> Reply:
     query = Query(call.scope["query_string"], ("target", "reason", "limit", "cursor"))
     limit = query.limit()
     reason = query.one_of("reason", [reason.value for reason in Reason])
-    target, cursor = query.text("target"), query.text("cursor")
+    target, cursor = query.text("target"), query.cursor()
     query.done()
 
     def keep(record: Record) -> bool:

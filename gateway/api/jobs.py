@@ -80,7 +80,7 @@ async def list_all(call: Call) -> Reply:
     query = Query(call.scope["query_string"], ("status", "target", "lane", "tag", "limit", "cursor"))
     status, limit = query.status(), query.limit()
     lane = query.one_of("lane", call.gateway.store.lanes)
-    target, tag, cursor = query.text("target"), query.text("tag"), query.text("cursor")
+    target, tag, cursor = query.text("target"), query.text("tag"), query.cursor()
     query.done()
 
     def keep(record: Record) -> bool:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from urllib.parse import parse_qsl
 
 from gateway.errors import Fault, InvalidRequest
 from gateway.jobs import Status
 from gateway.settings import mend_name
+from gateway.store.listing import Cursor, parse_cursor
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 100
+MAX_INDEX = 64
+_SCORE = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?(e\+?[0-9]{1,2})?\Z", re.ASCII)
 _STATUSES = {status.value: status for status in Status}
 
 
@@ -51,6 +55,25 @@ class Query:
         self._faults.append(Fault("limit", f"write a number from 1 to {MAX_LIMIT}"))
         return DEFAULT_LIMIT
 
+    def cursor(self) -> str | None:
+        """Where the page starts, as an earlier answer gave it out."""
+        text = self.text("cursor")
+        try:
+            at = parse_cursor(text)
+        except InvalidRequest as error:
+            self._faults.extend(error.faults)
+            return None
+        if not 0 <= at.index <= MAX_INDEX or (text and not _is_place(at)):
+            self._faults.append(Fault("cursor", "not a cursor that this API gave out"))
+        return text
+
     def done(self) -> None:
         if self._faults:
             raise InvalidRequest("the query has faults", faults=self._faults)
+
+
+def _is_place(at: Cursor) -> bool:
+    """Whether the cursor could be an entry of an index: it goes into a script as it is."""
+    if not at.score and not at.job_id:
+        return True
+    return _SCORE.match(at.score) is not None and 1 <= len(at.job_id) <= 64

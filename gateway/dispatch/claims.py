@@ -76,9 +76,8 @@ class ClaimLoop:
             exchange = await self._exchange(settlements, claim)
             self._settled(settlements, exchange.settled)
             if claim is not None:
+                # the jobs start when this loop next waits: while the exchange after this one is under way
                 self._take(claim, exchange)
-                # the first half of what was claimed starts, and its outcomes leave, while the rest still runs
-                await asyncio.sleep(0)
 
     def _next_claim(self) -> ClaimRequest | None:
         if not (self._claiming and self._hungry):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
 import redis
 from redis.exceptions import NoScriptError, RedisError
 
@@ -37,9 +38,7 @@ def extend(
     cancel_asked: list[str] = []
     for first in range(0, max(1, len(held)), CHUNK):
         chunk = held[first : first + CHUNK]
-        args: list[Arg] = [dispatcher_id, lease_ms, heartbeat_ms]
-        for job_id, token in chunk:
-            args += (job_id, token)
+        args: list[Arg] = [dispatcher_id, lease_ms, heartbeat_ms, msgspec.msgpack.encode(chunk)]
         for (job_id, _), verdict in zip(chunk, _run(client, prefix, args), strict=True):
             if verdict == 0:
                 lost.append(job_id)

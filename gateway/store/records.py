@@ -58,7 +58,7 @@ def _record(
     due_us: bytes,
     callback_status: str,
 ) -> Record:
-    options, payload = unpack_body(body) if body else unpack_body(b"\n")
+    options, payload = unpack_body(body.decode())
     status = Status(fields["status"])
     times = {name: _ms(fields, name) for name in ("created", "started", "finished", "updated", "run_at")}
     return Record(

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import cast
 
+import msgspec
 from redis.asyncio import Redis
 
 from gateway.errors import StoreUnavailable
-from gateway.jobs import Callback, Submission, Submitted, Verdict, pack_body
-from gateway.store.scripts import Arg, run
+from gateway.jobs import Callback, Submission, Submitted, pack_body
+from gateway.store.scripts import run
 
 BATCH = 500
 """Jobs in one script call: a few milliseconds of the server at most."""
 
-_WIDTH = 13
+_reply_decoder = msgspec.msgpack.Decoder(list[Submitted])
 _EVENT_CODES = {"job.succeeded": "s", "job.dead": "d", "job.cancelled": "c"}
 
 
@@ -24,10 +24,10 @@ def event_codes(callback: Callback | None) -> str:
     return "".join(_EVENT_CODES[event] for event in callback.events) if callback else ""
 
 
-def submit_args(job: Submission) -> list[Arg]:
+def submit_values(job: Submission) -> tuple[str | int, ...]:
     """A submission as the script takes it (lua/submit.lua)."""
     idem = job.idempotency
-    return [
+    return (
         job.job_id,
         job.lane,
         job.target,
@@ -41,7 +41,7 @@ def submit_args(job: Submission) -> list[Arg]:
         idem.fingerprint if idem else "",
         idem.window_ms if idem else 0,
         pack_body(job.options, job.payload),
-    ]
+    )
 
 
 class Submitter:
@@ -89,17 +89,14 @@ class Submitter:
         return group
 
     async def _send(self, group: Sequence[tuple[Sequence[Submission], asyncio.Future[list[Submitted]]]]) -> None:
-        args = [arg for jobs, _ in group for job in jobs for arg in submit_args(job)]
+        batch = msgspec.msgpack.encode([submit_values(job) for jobs, _ in group for job in jobs])
         try:
-            reply = await run(self._client, "submit", self._prefix, args)
+            reply = await run(self._client, "submit", self._prefix, [batch])
         except StoreUnavailable:
             # safe to repeat: a job that the first call took in is found by its id. Once, for a connection
             # that had gone stale; longer waits are the client's to decide.
-            reply = await run(self._client, "submit", self._prefix, args)
-        results = [
-            Submitted(cast("Verdict", reply[i].decode()), reply[i + 1].decode(), reply[i + 2].decode())
-            for i in range(0, len(reply), 3)
-        ]
+            reply = await run(self._client, "submit", self._prefix, [batch])
+        results = _reply_decoder.decode(reply)
         at = 0
         for jobs, answer in group:
             if not answer.done():

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from redis.asyncio import Redis
 
 from gateway.jobs import Claimed, Settlement
 from gateway.keys import Keyspace
 from gateway.store.scripts import Arg, run, run_pipelined
 
-_CLAIM_WIDTH = 11
+_claim_decoder = msgspec.msgpack.Decoder(tuple[int, bool, tuple[Claimed, ...]])
+_settle_decoder = msgspec.msgpack.Decoder(tuple[str, ...])
 PROMOTE_MOST = 1000
 """Due jobs that one claim moves into the lanes; more than it may take, so that many at once catch up fast."""
 
@@ -60,7 +62,6 @@ class Worker:
     lease_ms: int
     heartbeat_ms: int
     _claims: int = 0
-    _names: dict[bytes, str] = field(default_factory=dict)
 
     def next_claim(self, n: int, *, suspects: bool) -> ClaimRequest:
         """A claim with a nonce of its own."""
@@ -71,11 +72,11 @@ class Worker:
         """Settles and claims in one round trip."""
         calls: list[tuple[str, Sequence[Arg]]] = []
         if settlements:
-            calls.append(("settle", _settle_args(settlements)))
+            calls.append(("settle", [msgspec.msgpack.encode(settlements)]))
         if claim:
             calls.append(("claim", self._claim_args(claim)))
         replies = await run_pipelined(self.client, self.keyspace.prefix, calls)
-        settled = tuple(status.decode() for status in replies[0]) if settlements else ()
+        settled = _settle_decoder.decode(replies[0]) if settlements else ()
         return self._exchange(settled, replies[-1], claim.nonce) if claim else Exchange(settled)
 
     async def reap(self, most: int, *, max_stalls: int) -> list[tuple[str, str]]:
@@ -109,40 +110,8 @@ class Worker:
         ]
         return [*head, *self.lanes]
 
-    def _exchange(self, settled: tuple[str, ...], reply: list[Any], nonce: str) -> Exchange:
-        name, partition = self._name, self.keyspace.partition
-        claimed = tuple(
-            Claimed(
-                job_id=reply[i].decode(),
-                partition=partition,
-                target=name(reply[i + 3]),
-                lane=name(reply[i + 4]),
-                key=reply[i + 5].decode() if reply[i + 5] else "",
-                attempt=reply[i + 1],
-                max_attempts=int(reply[i + 2]),
-                nonce=nonce,
-                previous_delay_ms=int(reply[i + 6]),
-                created_ms=int(reply[i + 7]),
-                waited_ms=reply[i + 8],
-                suspect=reply[i + 9] == 1,
-                body=reply[i + 10],
-            )
-            for i in range(2, len(reply), _CLAIM_WIDTH)
-        )
-        wake_in_s = reply[0] / 1e6 if reply[0] >= 0 else None
-        return Exchange(settled, claimed, wake_in_s, reply[1] == 1)
-
-    def _name(self, raw: bytes) -> str:
-        # targets and lanes are few and repeat with every job
-        known = self._names.get(raw)
-        if known is None:
-            known = self._names[raw] = raw.decode()
-        return known
-
-
-def _settle_args(settlements: Sequence[Settlement]) -> list[Arg]:
-    return [
-        value
-        for it in settlements
-        for value in (it.job_id, it.token, it.outcome, it.delay_ms, it.reason, it.result, it.error)
-    ]
+    def _exchange(self, settled: tuple[str, ...], reply: bytes, nonce: str) -> Exchange:
+        wake_us, more, claimed = _claim_decoder.decode(reply)
+        for job in claimed:
+            job.partition, job.nonce = self.keyspace.partition, nonce
+        return Exchange(settled, claimed, wake_us / 1e6 if wake_us >= 0 else None, more)

@@ -32,7 +32,7 @@ def _submission(
     trigger: str, match: Match, catalog: Catalog, delivery: Delivery, together: str, now_s: float
 ) -> Submission:
     if match.key and (problem := key_problem(match.key)):
-        raise InvalidRequest(f"trigger {trigger!r}, route {match.route_index + 1} (to {match.target!r}): key {problem}")
+        raise InvalidRequest(f"trigger {trigger!r}, routes[{match.route_index}] (to {match.target!r}): key {problem}")
     target = catalog.targets[match.target]
     route = f"{match.target}#{match.route_index}"
     return Submission(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import msgspec
 import pytest
 
 from executors.command import CommandConfig, CommandExecutor, register_executors
+from executors.command.streams import Head, Tail
 from gateway import Duration, Fatal, Result, Retry
 from gateway.durations import parse_duration
 from gateway.testing.executors import make_attempt
@@ -81,8 +83,8 @@ async def test_output_is_json_or_text_or_nothing(run: Run, output: str, value: A
 
 
 async def test_output_over_the_cap_is_dropped_and_said_so(run: Run) -> None:
-    result = await run("sh", "-c", "head -c 30000000 /dev/zero | tr '\\0' 7; echo end >&2", max_output=1000)
-    assert result.value == "7" * 1000, "cut digits are not a number"
+    result = await run("sh", "-c", "head -c 30000000 /dev/zero | tr '\\0' 7; echo end >&2", max_output=10)
+    assert result.value == "7" * 10, "cut digits are not a number"
     assert result.meta == {"exit_code": 0, "stderr": "end\n", "truncated": True}
 
 
@@ -96,6 +98,15 @@ async def test_stderr_is_kept_to_its_last_kibibyte(run: Run) -> None:
     result = await run("sh", "-c", "head -c 5000000 /dev/zero | tr '\\0' x >&2; printf 'the \\377 end' >&2")
     assert result.meta["stderr"].endswith("xxx" + "the \ufffd end")
     assert len(result.meta["stderr"].encode()) == 1024
+
+
+def test_kept_output_never_exceeds_its_limit() -> None:
+    head, tail = Head(5), Tail(5)
+    for chunk in (b"abc", b"", b"defgh", b"i"):
+        head.feed(chunk)
+        tail.feed(chunk)
+    assert (bytes(head.kept), head.truncated) == (b"abcde", True)
+    assert tail.kept == b"efghi"
 
 
 async def test_both_streams_flooding_at_once_do_not_deadlock(run: Run) -> None:
@@ -171,14 +182,22 @@ async def test_cwd_is_the_dispatchers_unless_given(run: Run, tmp_path: Path) -> 
 
 
 async def test_command_starts_clean(run: Run) -> None:
-    """A session of its own, no descriptor but the standard ones, no signal ignored or blocked, no core dumps."""
+    """A session of its own, no descriptor but the standard ones, no signal ignored or blocked."""
     pid, group, session = (await run("cut", "-d", " ", "-f", "1,5,6", "/proc/self/stat")).value.split()
     assert pid == group == session
     probe = "n=0; while [ $n -lt 256 ]; do [ -e /proc/$$/fd/$n ] && echo $n; n=$((n+1)); done; true"
     assert (await run("sh", "-c", probe)).value.split() == ["0", "1", "2"]
     masks = (await run("grep", "-E", "^Sig(Ign|Blk)", "/proc/self/status")).value.split()
     assert masks[1::2] == ["0" * 16] * 2
-    assert (await run("sh", "-c", "ulimit -c")).value == 0
+
+
+async def test_command_dumps_no_core_even_where_the_dispatcher_may(run: Run) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
+    try:
+        assert (await run("sh", "-c", "ulimit -c")).value == 0
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
 
 
 @pytest.mark.parametrize("closing", ["exec >&- 2>&-", "exec >&-", "exec 0<&- >&- 2>&-"])

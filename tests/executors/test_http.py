@@ -226,7 +226,8 @@ async def test_retry_after_is_a_floor_in_either_form(http: EgressClient, value: 
 
 async def kind_of(http: EgressClient, url: str, *, timeout_s: float = 5.0) -> str:
     with pytest.raises(Retry) as caught:
-        await HttpExecutor().execute(attempt(http, HttpConfig(url=url), timeout_s=timeout_s))
+        async with asyncio.timeout(timeout_s + 5):
+            await HttpExecutor().execute(attempt(http, HttpConfig(url=url), timeout_s=timeout_s))
     return caught.value.type
 
 

@@ -1,0 +1,76 @@
+"""uvicorn's HTTP protocol with bounds on a request's head, and its own refusals as problems.
+
+uvicorn keeps a head that never ends in memory for ever, and waits for it for ever. What comes whole and is too
+large is refused by the guards, with the limits of the configuration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import orjson
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from gateway.api.problems import PROBLEM, problem
+
+MAX_HEAD_BYTES = 2 * 1024 * 1024
+"""Above the largest limit that can be configured for headers."""
+
+HEAD_TIMEOUT_S = 10.0
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """One connection; ends it when a head is endless, too slow or not HTTP."""
+
+    _head_bytes = 0
+    _head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end_head()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        idle = self.cycle is not None and self.cycle.response_complete
+        if self._head_timer is None and idle:
+            self._await_head()
+        super().data_received(data)
+        if self._head_timer is not None:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD_BYTES:
+                self._refuse(431, "the headers do not end")
+
+    def on_headers_complete(self) -> None:
+        self._end_head()
+        super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(400, "this is not HTTP/1.1 as RFC 9112 has it")
+
+    def _await_head(self) -> None:
+        self._head_bytes = 0
+        self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._time_out)
+
+    def _end_head(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _time_out(self) -> None:
+        self._head_timer = None
+        if self._head_bytes:
+            self._refuse(408, f"the headers did not arrive within {HEAD_TIMEOUT_S:g} s")
+        else:
+            self.transport.close()
+
+    def _refuse(self, status: int, detail: str) -> None:
+        self._end_head()
+        if self.transport.is_closing():
+            return
+        body = orjson.dumps(problem(status, detail))
+        head = b"content-type: %b\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % (PROBLEM, len(body))
+        self.transport.write(STATUS_LINE[status] + head + body)
+        self.transport.close()

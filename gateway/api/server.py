@@ -1,0 +1,196 @@
+"""Runs the application: one process, or several that share a port."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import msgspec
+import structlog
+import uvicorn
+import uvloop
+from starlette.applications import Starlette
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors import Multiprocess
+
+from gateway.api.app import create_app
+from gateway.api.auth import is_loopback
+from gateway.api.gate import StoreGate
+from gateway.api.protocol import GuardedProtocol
+from gateway.errors import ConfigError, StoreUnavailable
+from gateway.logs import configure_logging
+from gateway.registry import Registry
+from gateway.settings import Settings, load
+from gateway.settings.environment import REDIS_URL, full_name
+from gateway.store import Store
+from gateway.store.apikeys import any_key
+from gateway.store.connection import connect
+from gateway.supervisor import die_with_parent
+
+KEEP_ALIVE_S = 75
+GRACE_S = 10
+BACKLOG = 2048
+
+_WORKER_APP = "gateway.api.server:worker_app"
+
+log = structlog.get_logger(__name__)
+
+
+def serve(settings: Settings, *, host: str, port: int, workers: int) -> int:
+    """Serves until TERM or INT (a second one stops at once) and returns the exit code; `port` 0 is any free one.
+
+    `settings.redis_url` must be there. Raises ConfigError or StoreMismatch if it can never serve: the address is
+    taken, it is open to others while there is no API key, Redis holds data of another kind. Redis may be away.
+    """
+    own = msgspec.structs.replace(settings.gateway, host=host, port=port)
+    settings = msgspec.structs.replace(settings, gateway=own)
+    registry = Registry.build(settings)
+    listener = _listener(host, port)
+    with contextlib.closing(listener):
+        log.info("gateway listens", host=host, port=listener.getsockname()[1], workers=workers)
+        if workers > 1:
+            return _serve_many(settings, listener, workers)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_serve_one(settings, registry, listener))
+
+
+def app_from_environment() -> Starlette:
+    """The application as the environment and the working directory's `gateway.toml` configure it: a factory for
+    ASGI servers. Raises ConfigError."""
+    settings = load(os.environ, Path.cwd())
+    return create_app(settings, make_store(settings), Registry.build(settings), close_store=True)
+
+
+def worker_app() -> Starlette:
+    """The application in a worker process of `serve`, which ends when its parent does."""
+    die_with_parent(os.getppid(), death_signal=signal.SIGTERM)
+    configure_logging(load(os.environ, Path.cwd()).gateway)
+    return app_from_environment()
+
+
+def make_store(settings: Settings) -> Store:
+    """The store that the settings name, not connected yet; ConfigError if they name none."""
+    if settings.redis_url is None:
+        raise ConfigError(f"environment: {REDIS_URL}", "not set; set it to a Redis, or run `gateway up`")
+    return Store(
+        connect(settings.redis_url.reveal()),
+        namespace=settings.gateway.namespace,
+        partitions=settings.gateway.partitions,
+        lanes=settings.lanes.order,
+    )
+
+
+async def check_start(settings: Settings, store: Store) -> None:
+    """Raises ConfigError on an address that others reach while there is no API key, StoreMismatch on foreign data.
+
+    Where Redis is away nobody can tell; then every request needs a key, so that starting is safe.
+    """
+    gate = StoreGate(store)
+    try:
+        await gate.require()
+        if is_loopback(settings.gateway.host) or settings.gateway.api_key is not None or await any_key(store):
+            return
+    except StoreUnavailable as error:
+        log.warning("Redis is away; answering 503 until it is back", error=str(error))
+        return
+    raise ConfigError(
+        f"gateway.host: {settings.gateway.host}",
+        "other machines can reach this, and there is no API key; set GATEWAY_API_KEY, make one with "
+        "`gateway apikeys create`, or listen on 127.0.0.1",
+    )
+
+
+class Server(uvicorn.Server):
+    """A uvicorn server that ends with 0 on a signal, and at once on a second one."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for sig in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(sig, self.handle_exit, sig, None)
+        try:
+            yield
+        finally:
+            for sig in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(sig)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+
+def uvicorn_config(app: Any, **more: Any) -> uvicorn.Config:
+    """How uvicorn runs the application; `more` goes over it."""
+    options: dict[str, Any] = {
+        "http": GuardedProtocol,
+        "loop": "uvloop",
+        "ws": "none",
+        "lifespan": "on",
+        "log_config": None,
+        "access_log": False,
+        "server_header": False,
+        "proxy_headers": False,
+        "timeout_keep_alive": KEEP_ALIVE_S,
+        "timeout_graceful_shutdown": GRACE_S,
+        "backlog": BACKLOG,
+    }
+    return uvicorn.Config(app, **(options | more))
+
+
+async def _serve_one(settings: Settings, registry: Registry, listener: socket.socket) -> int:
+    store = make_store(settings)
+    try:
+        await check_start(settings, store)
+        server = Server(uvicorn_config(create_app(settings, store, registry)))
+        await server.serve([listener])
+        return 0 if server.started else 1
+    finally:
+        await store.aclose()
+
+
+def _serve_many(settings: Settings, listener: socket.socket, workers: int) -> int:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_check_alone(settings))
+    assert settings.redis_url is not None
+    # workers read the environment anew, and what the command line said must win there too
+    os.environ[full_name("gateway", "host")] = settings.gateway.host
+    os.environ[full_name("gateway", "port")] = str(settings.gateway.port)
+    os.environ[REDIS_URL] = settings.redis_url.reveal()
+    config = uvicorn_config(_WORKER_APP, factory=True, workers=workers)
+    manager = Multiprocess(config, [listener])
+    manager.run()
+    return 1 if any(process.exitcode == STARTUP_FAILURE for process in manager.processes) else 0
+
+
+async def _check_alone(settings: Settings) -> None:
+    store = make_store(settings)
+    try:
+        await check_start(settings, store)
+    finally:
+        await store.aclose()
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    """A bound socket; ConfigError if the address cannot be had."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as exc:
+        raise ConfigError(f"gateway.host: {host}", f"not an address of this machine: {exc.strerror}") from exc
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as exc:
+        listener.close()
+        raise ConfigError(
+            f"gateway.port: {port}", f"cannot listen on {host}:{port}: {exc.strerror}; free it, or choose another"
+        ) from exc
+    listener.set_inheritable(True)
+    return listener

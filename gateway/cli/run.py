@@ -1,0 +1,114 @@
+"""`gateway up`, `serve` and `dispatch`: the processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import structlog
+import typer
+import uvloop
+
+from gateway.api.server import serve as serve_api
+from gateway.cli.environment import load_settings, redis_url, with_redis
+from gateway.dispatch.process import run_dispatcher
+from gateway.settings import Settings
+from gateway.settings.environment import REDIS_URL, full_name
+from gateway.store.embedded import DATA_DIR, EmbeddedValkey
+from gateway.supervisor import Child, Supervisor, follow_supervisor
+
+log = structlog.get_logger(__name__)
+
+Host = Annotated[str | None, typer.Option(help="The address to listen on; default: gateway.host, 127.0.0.1.")]
+Port = Annotated[int | None, typer.Option(help="The port to listen on; default: PORT or gateway.port, 8080.")]
+Workers = Annotated[int, typer.Option(min=1, max=256, help="Gateway processes that share the port.")]
+Processes = Annotated[int, typer.Option(min=1, max=256, help="Dispatcher processes, restarted if they end.")]
+DataDir = Annotated[Path, typer.Option(help="Where the embedded server keeps its data.")]
+
+
+def up(
+    data_dir: DataDir = DATA_DIR,
+    host: Host = None,
+    port: Port = None,
+    workers: Workers = 1,
+    processes: Processes = 1,
+) -> None:
+    """Everything in one: an embedded Valkey (unless a Redis is configured), a gateway and a dispatcher."""
+    settings = load_settings()
+    if settings.redis_url is not None:
+        raise typer.Exit(
+            asyncio.run(_supervise(_everything(settings, redis_url(settings), host, port, workers, processes)))
+        )
+    embedded = EmbeddedValkey(data_dir)
+    url = embedded.start()
+    try:
+        children = _everything(settings, url, host, port, workers, processes)
+        code = asyncio.run(_supervise(children, embedded))
+    finally:
+        embedded.stop()
+    raise typer.Exit(code)
+
+
+def serve(host: Host = None, port: Port = None, workers: Workers = 1) -> None:
+    """The HTTP side: takes jobs and webhooks in."""
+    follow_supervisor(os.environ)
+    settings = with_redis(load_settings())
+    gateway = settings.gateway
+    raise typer.Exit(
+        serve_api(settings, host=host or gateway.host, port=gateway.port if port is None else port, workers=workers)
+    )
+
+
+def dispatch(processes: Processes = 1) -> None:
+    """The working side: claims jobs and runs them. TERM drains; a second one stops at once."""
+    follow_supervisor(os.environ)
+    settings = with_redis(load_settings())
+    if processes > 1:
+        raise typer.Exit(asyncio.run(_supervise(_dispatchers(settings, redis_url(settings), processes))))
+    uvloop.run(run_dispatcher(settings, redis_url=redis_url(settings)))
+    # a synchronous callable that never returns holds its thread, and with it an ordinary exit
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def program(*arguments: str) -> list[str]:
+    """This program with other arguments; `-P`, so that a folder named `gateway` in the working directory is not it."""
+    return [sys.executable, "-P", "-m", "gateway", *arguments]
+
+
+def _everything(
+    settings: Settings, url: str, host: str | None, port: int | None, workers: int, processes: int
+) -> list[Child]:
+    arguments = ["serve", "--workers", str(workers)]
+    arguments += ["--host", host] if host else []
+    arguments += ["--port", str(port)] if port is not None else []
+    gateway = Child("gateway", program(*arguments), {REDIS_URL: url}, stage=0)
+    return [gateway, *_dispatchers(settings, url, processes)]
+
+
+def _dispatchers(settings: Settings, url: str, processes: int) -> list[Child]:
+    first = settings.gateway.dispatcher_port
+    port = full_name("gateway", "dispatcher_port")
+    return [
+        Child(
+            f"dispatcher-{index + 1}",
+            program("dispatch"),
+            {REDIS_URL: url, port: str(first + index if first else 0)},
+            stage=1,
+        )
+        for index in range(processes)
+    ]
+
+
+async def _supervise(children: list[Child], embedded: EmbeddedValkey | None = None) -> int:
+    watch = asyncio.create_task(embedded.watch()) if embedded else None
+    try:
+        return await Supervisor(children).run()
+    finally:
+        if watch is not None:
+            watch.cancel()
+            await asyncio.wait([watch])

@@ -1,0 +1,107 @@
+"""A gateway on a real socket, in the test's own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import uvicorn
+
+from gateway.api import create_app
+from gateway.api.server import make_store, uvicorn_config
+from gateway.registry import Registry
+from gateway.settings import Settings, load
+from gateway.store import ClaimRequest, Store, Worker
+
+CONFIG = """
+[targets.echo]
+executor = "python"
+callable = "json:dumps"
+
+[targets.resize]
+executor = "python"
+callable = "json:loads"
+lane = "low"
+retry = { max_attempts = 2, base = "2s", cap = "1m" }
+
+[triggers.github]
+verifier = "github"
+secrets = ["the-secret"]
+body_limit = 30000
+[[triggers.github.routes]]
+when = "headers.\\"x-github-event\\" == 'push'"
+target = "echo"
+[[triggers.github.routes]]
+when = "headers.\\"x-github-event\\" == 'push'"
+target = "resize"
+payload = "{ref: body.ref}"
+key = "body.ref"
+lane = "critical"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A gateway that serves: `client` speaks to it, `port` is for raw sockets, `store` looks behind it."""
+
+    settings: Settings
+    store: Store
+    registry: Registry
+    port: int
+    client: httpx.AsyncClient
+
+    async def queued(self) -> int:
+        """Every job that was ever taken in."""
+        counters = (await self.store.inspect()).counters
+        return sum(value for name, value in counters.items() if name.startswith("submitted:"))
+
+
+class QuietServer(uvicorn.Server):
+    """Leaves the signals to pytest."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def settings_for(directory: Path, redis_url: str, namespace: str, **environ: str) -> Settings:
+    """The settings of CONFIG over one Redis; `environ` as the environment has it."""
+    (directory / "gateway.toml").write_text(CONFIG)
+    own = {"GATEWAY_REDIS_URL": redis_url, "GATEWAY_GATEWAY_NAMESPACE": namespace}
+    return load(own | environ, directory)
+
+
+@contextlib.asynccontextmanager
+async def running(settings: Settings) -> AsyncIterator[Running]:
+    """Serves until the block ends."""
+    store, registry = make_store(settings), Registry.build(settings)
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    server = QuietServer(uvicorn_config(create_app(settings, store, registry), loop="none"))
+    serving = asyncio.create_task(server.serve([listener]))
+    try:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=10) as client:
+            yield Running(settings, store, registry, port, client)
+    finally:
+        server.should_exit = True
+        await asyncio.wait_for(serving, 15)
+        await store.aclose()
+        listener.close()
+
+
+async def claim(store: Store, partition: int = 0) -> tuple[Worker, list[str], list[str]]:
+    """Claims all that is pending in a partition: the worker, and ids and tokens in order."""
+    keyspace = store.keyspaces[partition]
+    worker = Worker(store.client, keyspace, "d1", store.lanes, lease_ms=30_000, heartbeat_ms=30_000)
+    request: ClaimRequest = worker.next_claim(100, suspects=True)
+    claimed = (await worker.exchange([], request)).claimed
+    return worker, [job.job_id for job in claimed], [job.token for job in claimed]
+
+
+def bearer(key: str) -> Mapping[str, str]:
+    return {"Authorization": f"Bearer {key}"}

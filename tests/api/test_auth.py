@@ -1,0 +1,216 @@
+"""Who may do what: keys, scopes, and the loopback address that needs none."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gateway.api import models
+from gateway.api.auth import Authoriser
+from gateway.api.operations import OPERATIONS, Operation
+from gateway.apikeys import SCOPES, Scope
+from gateway.settings import GatewaySettings
+from gateway.store import Store
+from gateway.store.apikeys import create_key, find_key
+from tests.api.running import Running, bearer, running, settings_for
+from tests.servers import Server
+
+ADMIN = "gwk_root_0123456789abcdef0123"
+JOB = b'{"target":"echo"}'
+
+
+@pytest.fixture
+async def public(valkey_server: Server, namespace: str, tmp_path: Path) -> AsyncIterator[Running]:
+    """As on an address that others reach (it listens on loopback all the same), without a configured key."""
+    environ = {"GATEWAY_GATEWAY_HOST": "0.0.0.0"}
+    async with running(settings_for(tmp_path, valkey_server.url, namespace, **environ)) as gateway:
+        yield gateway
+
+
+@pytest.fixture
+async def private(valkey_server: Server, namespace: str, tmp_path: Path) -> AsyncIterator[Running]:
+    """With a key from the configuration."""
+    async with running(settings_for(tmp_path, valkey_server.url, namespace, GATEWAY_API_KEY=ADMIN)) as gateway:
+        yield gateway
+
+
+def example(operation: Operation) -> tuple[str, str]:
+    """A request for an operation."""
+    method = "POST" if operation.method == "*" else operation.method
+    return method, operation.path.replace("{job_id}", "x").replace("{key_id}", "x").replace("{trigger}", "github")
+
+
+OPEN = {"/hooks/{trigger}", "/livez", "/readyz", "/ready", "/health"}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: f"{operation.method} {operation.path}")
+async def test_route_is_401_without_a_key_unless_it_is_one_of_the_open_ones(
+    private: Running, operation: Operation
+) -> None:
+    method, path = example(operation)
+    assert (operation.scope is None) == (operation.path in OPEN)
+    answer = await private.client.request(method, path)
+    if operation.path in OPEN and method == "GET":
+        assert answer.status_code == 200
+        return
+    assert answer.status_code == 401
+    if operation.path not in OPEN:
+        assert answer.headers["www-authenticate"] == "Bearer"
+        assert (await private.client.request(method, path, headers=bearer(ADMIN))).status_code not in (401, 403)
+
+
+@pytest.mark.parametrize(
+    "operation", [each for each in OPERATIONS if each.scope], ids=lambda each: f"{each.method} {each.path}"
+)
+async def test_route_is_403_unless_the_key_has_its_scope(private: Running, operation: Operation) -> None:
+    method, path = example(operation)
+    for scope in SCOPES:
+        _, key = await create_key(private.store, scope, [scope], now_ms=1)
+        answer = await private.client.request(method, path, headers=bearer(key))
+        allowed = scope in ("admin", operation.scope)
+        assert (answer.status_code == 403) == (not allowed), (scope, answer.text)
+        assert answer.status_code != 401
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "Bearer",
+        "Bearer gwk_root_0123456789abcdef0124",
+        "Bearer gwk_root_0123456789abcdef012",
+        "Bearer gwk_nobody_0123456789abcdef0123",
+        "Bearer 0123456789abcdef0123",
+        f"Basic {ADMIN}",
+        ADMIN,
+    ],
+)
+async def test_key_is_401_and_queues_nothing_when_it_is_wrong(private: Running, header: str) -> None:
+    answer = await private.client.post("/jobs", content=JOB, headers={"Authorization": header})
+    assert answer.status_code == 401
+    assert answer.json()["status"] == 401
+    assert await private.queued() == 0
+    right = await private.client.post("/jobs", content=JOB, headers=bearer(ADMIN))
+    assert right.status_code == 202
+
+
+async def test_public_address_needs_a_key_though_none_exists(public: Running) -> None:
+    for headers in ({}, bearer(ADMIN)):
+        assert (await public.client.post("/jobs", content=JOB, headers=headers)).status_code == 401
+    assert await public.queued() == 0
+    _, key = await create_key(public.store, "first", ["submit"], now_ms=1)
+    assert (await public.client.post("/jobs", content=JOB, headers=bearer(key))).status_code == 202
+
+
+async def test_loopback_needs_a_key_once_one_exists(api: Running) -> None:
+    made = await api.client.post("/apikeys", json={"name": "ops", "scopes": ["admin"]})
+    assert made.status_code == 201, made.text
+    key = msgspec.json.decode(made.content, type=models.MadeKey)
+    assert (await api.client.post("/jobs", content=JOB)).status_code == 401
+    assert (await api.client.post("/jobs", content=JOB, headers=bearer(key.key))).status_code == 202
+
+
+async def test_apikeys_are_made_listed_and_deleted(private: Running) -> None:
+    admin = bearer(ADMIN)
+    made = (
+        await private.client.post("/apikeys", json={"name": "ci", "scopes": ["read", "submit"]}, headers=admin)
+    ).json()
+    assert made["scopes"] == ["read", "submit"]
+    listed = await private.client.get("/apikeys", headers=admin)
+    keys = msgspec.json.decode(listed.content, type=models.Keys).apikeys
+    assert [(key.id, key.name) for key in keys] == [(made["id"], "ci")]
+    stored = await find_key(private.store, made["id"])
+    assert stored is not None
+    secret = made["key"].rpartition("_")[2]
+    assert secret not in listed.text
+    assert secret not in repr(stored)
+    assert (await private.client.get("/jobs", headers=bearer(made["key"]))).status_code == 200
+    assert (await private.client.delete(f"/apikeys/{made['id']}", headers=admin)).status_code == 204
+    assert (await private.client.get("/jobs", headers=bearer(made["key"]))).status_code == 401
+    assert (await private.client.delete(f"/apikeys/{made['id']}", headers=admin)).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b'{"name":"x","scopes":["root"]}', 422),
+        (b'{"name":"x","scopes":[]}', 422),
+        (b'{"name":"","scopes":["read"]}', 422),
+        (b'{"scopes":["read"]}', 422),
+        (b"{", 400),
+    ],
+)
+async def test_apikey_is_refused_when_its_name_or_scopes_are_wrong(private: Running, body: bytes, status: int) -> None:
+    answer = await private.client.post("/apikeys", content=body, headers=bearer(ADMIN))
+    assert answer.status_code == status, answer.text
+    assert (await private.client.get("/apikeys", headers=bearer(ADMIN))).json() == {"apikeys": []}
+
+
+async def test_idempotency_keys_of_two_clients_do_not_clash(private: Running) -> None:
+    body = b'{"target":"echo","idempotency_key":"same"}'
+    ids = set()
+    for name in ("one", "two"):
+        _, key = await create_key(private.store, name, ["submit"], now_ms=1)
+        ids.add((await private.client.post("/jobs", content=body, headers=bearer(key))).json()["job_id"])
+    assert len(ids) == 2
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "localhost:8080"}, 202),
+        ({"Host": "[::1]:8080"}, 202),
+        ({"Host": "gateway:8080"}, 202),
+        ({"Host": "rebound.attacker.example"}, 403),
+        ({"Origin": "https://attacker.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "cross-site", "Origin": "https://attacker.example"}, 403),
+        ({"Sec-Fetch-Site": "same-origin", "Origin": "http://localhost:8080"}, 202),
+    ],
+)
+async def test_web_pages_cannot_submit_when_no_key_is_needed(
+    api: Running, headers: dict[str, str], status: int
+) -> None:
+    answer = await api.client.post("/jobs", content=JOB, headers=headers)
+    assert answer.status_code == status, answer.text
+    assert await api.queued() == (1 if status == 202 else 0)
+
+
+async def hget_calls(store: Store) -> int:
+    stats = await store.client.info("commandstats")
+    return int(stats.get("cmdstat_hget", {}).get("calls", 0))
+
+
+async def test_failed_keys_ask_redis_once_when_they_are_tried_again_and_again(tmp_path: Path) -> None:
+    with Server() as server:
+        async with running(settings_for(tmp_path, server.url, "t", GATEWAY_GATEWAY_HOST="0.0.0.0")) as api:
+            await api.client.get("/jobs", headers=bearer("gwk_first_0123456789abcdef"))
+            before = await hget_calls(api.store)
+            for _ in range(10):
+                answer = await api.client.get("/jobs", headers=bearer("gwk_second_0123456789abcdef"))
+                assert answer.status_code == 401
+            assert await hget_calls(api.store) - before == 1
+
+
+async def test_cache_keeps_a_bounded_number_of_ids_when_many_are_tried(
+    valkey_server: Server, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.api.auth.CACHED_MOST", 8)
+    settings = settings_for(tmp_path, valkey_server.url, namespace)
+    async with running(settings) as api:
+        authoriser = Authoriser(GatewaySettings(host="0.0.0.0"), api.store)
+        scope: Scope = "read"
+        for n in range(50):
+            header = f"Bearer gwk_id{n}_0123456789abcdef".encode()
+            with pytest.raises(Exception, match="API key"):
+                await authoriser.authorise([(b"authorization", header)], scope)
+        assert len(authoriser._keys._answers) <= 8
+
+
+async def test_secret_is_stored_only_as_its_hash(api: Running) -> None:
+    key_id, text = await create_key(api.store, "k", ["read"], now_ms=1)
+    raw = await api.store.client.hgetall(api.store.keyspaces[0].apikeys)
+    assert text.rpartition("_")[2].encode() not in raw[key_id.encode()]

@@ -1,0 +1,177 @@
+"""What a client may not do to a gateway: over raw sockets, since no client library would."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.api.running import Running, running, settings_for
+from tests.servers import Server
+
+HEAD = b"POST /jobs HTTP/1.1\r\nHost: localhost\r\n"
+JOB = b'{"target":"echo"}'
+WAIT_S = 10.0
+
+
+class Connection:
+    """A raw connection to the gateway."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    @classmethod
+    async def open(cls, api: Running) -> Connection:
+        return cls(*await asyncio.open_connection("127.0.0.1", api.port))
+
+    async def send(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def answer(self) -> tuple[int, dict[str, str], Any]:
+        """Status, headers and parsed body of the next answer."""
+        async with asyncio.timeout(WAIT_S):
+            head = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+            headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)}
+            body = await self.reader.readexactly(int(headers["content-length"]))
+        return int(head[0].split(" ")[1]), headers, json.loads(body)
+
+    async def ended(self) -> bool:
+        """Whether the gateway closes the connection and sends nothing more."""
+        async with asyncio.timeout(WAIT_S):
+            rest = await self.reader.read()
+        self.writer.close()
+        return rest == b""
+
+
+async def refusal(api: Running, *parts: bytes) -> int:
+    """The status of a request that must be a problem, queue nothing and end the connection."""
+    connection = await Connection.open(api)
+    for part in parts:
+        await connection.send(part)
+    status, headers, body = await connection.answer()
+    assert headers["content-type"] == "application/problem+json"
+    assert headers["connection"] == "close"
+    assert body["status"] == status
+    assert body["errors"]
+    assert await connection.ended()
+    assert await api.queued() == 0
+    return status
+
+
+async def test_body_over_the_limit_is_413_when_its_length_is_declared(api: Running) -> None:
+    limit = api.settings.gateway.max_body
+    assert await refusal(api, HEAD + b"Content-Length: %d\r\n\r\n" % (limit + 1)) == 413
+
+
+async def test_body_over_the_limit_is_413_when_the_client_is_still_sending_it(api: Running) -> None:
+    length = api.settings.gateway.max_body + 300_000
+    assert await refusal(api, HEAD + b"Content-Length: %d\r\n\r\n" % length, b" " * length) == 413
+
+
+async def test_body_over_the_limit_is_413_before_it_ends_when_it_is_chunked(api: Running) -> None:
+    chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+    chunks = api.settings.gateway.max_body // 0x10000 + 1
+    assert await refusal(api, HEAD + b"Transfer-Encoding: chunked\r\n\r\n", *[chunk] * chunks) == 413
+
+
+async def test_body_at_the_limit_is_accepted(api: Running) -> None:
+    padding = b" " * (api.settings.gateway.max_body - len(JOB))
+    assert (await api.client.post("/jobs", content=JOB + padding)).status_code == 202
+
+
+async def test_body_is_not_asked_for_when_it_is_declared_too_large(api: Running) -> None:
+    head = HEAD + b"Expect: 100-continue\r\nContent-Length: 99999999\r\n\r\n"
+    assert await refusal(api, head) == 413
+
+
+@pytest.mark.parametrize("sent", [b"", b'{"tar'])
+async def test_body_that_stalls_is_408_and_ends_the_connection(
+    valkey_server: Server, namespace: str, tmp_path: Path, sent: bytes
+) -> None:
+    settings = settings_for(tmp_path, valkey_server.url, namespace, GATEWAY_GATEWAY_BODY_TIMEOUT="200ms")
+    async with running(settings) as api:
+        assert await refusal(api, HEAD + b"Content-Length: 100\r\n\r\n" + sent) == 408
+
+
+async def test_body_that_trickles_is_408_though_it_never_stalls(
+    valkey_server: Server, namespace: str, tmp_path: Path
+) -> None:
+    settings = settings_for(tmp_path, valkey_server.url, namespace, GATEWAY_GATEWAY_BODY_TIMEOUT="300ms")
+    async with running(settings) as api:
+        connection = await Connection.open(api)
+        await connection.send(HEAD + b"Content-Length: 1000000\r\n\r\n")
+        answer = asyncio.create_task(connection.answer())
+        while not answer.done():
+            await connection.send(b" ")
+            await asyncio.wait([answer], timeout=0.05)
+        assert (await answer)[0] == 408
+        connection.writer.close()
+
+
+async def test_client_that_leaves_amid_its_body_queues_nothing(api: Running) -> None:
+    connection = await Connection.open(api)
+    await connection.send(HEAD + b"Content-Length: 100\r\n\r\n" + JOB)
+    connection.writer.close()
+    await connection.writer.wait_closed()
+    assert (await api.client.get("/livez")).status_code == 200
+    assert await api.queued() == 0
+
+
+async def test_headers_are_431_when_there_are_300(api: Running) -> None:
+    many = b"".join(b"X-Header-%d: 1\r\n" % n for n in range(300))
+    body = b"Content-Length: %d\r\n\r\n" % len(JOB) + JOB
+    assert await refusal(api, HEAD + many + body) == 431
+
+
+async def test_headers_are_431_when_they_are_long(api: Running) -> None:
+    long = b"X-Long: " + b"a" * api.settings.gateway.max_header_bytes + b"\r\n"
+    assert await refusal(api, HEAD + long + b"Content-Length: 0\r\n\r\n") == 431
+
+
+async def test_headers_that_never_end_are_431(api: Running) -> None:
+    connection = await Connection.open(api)
+    await connection.send(HEAD + b"X-Endless: ")
+    answer = asyncio.create_task(connection.answer())
+    while not answer.done():
+        try:
+            await connection.send(b"a" * 65536)
+        except ConnectionError:
+            break
+        await asyncio.sleep(0)
+    assert (await answer)[0] == 431
+    connection.writer.close()
+
+
+async def test_path_is_414_when_it_is_long(api: Running) -> None:
+    assert await refusal(api, b"GET /jobs?cursor=" + b"a" * 9000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n") == 414
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"POST /jobs HTTP/1.1\r\nHost: localhost\r\nX-Nul: a\x00b\r\n\r\n",
+        b"POST /jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"POST /jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"nonsense\r\n\r\n",
+    ],
+)
+async def test_head_is_400_when_it_is_not_http(api: Running, head: bytes) -> None:
+    assert await refusal(api, head) == 400
+
+
+@pytest.mark.parametrize("name", [b"Authorization: Bearer x", b"Idempotency-Key: x", b"Content-Type: application/json"])
+async def test_header_is_400_when_it_is_there_twice(api: Running, name: bytes) -> None:
+    head = HEAD + (name + b"\r\n") * 2 + b"Content-Length: %d\r\n\r\n" % len(JOB) + JOB
+    assert await refusal(api, head) == 400
+
+
+async def test_connection_is_reused_when_requests_are_well_formed(api: Running) -> None:
+    connection = await Connection.open(api)
+    for _ in range(2):
+        await connection.send(HEAD + b"Content-Length: %d\r\n\r\n" % len(JOB) + JOB)
+        assert (await connection.answer())[0] == 202
+    connection.writer.close()

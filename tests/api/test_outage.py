@@ -1,0 +1,150 @@
+"""Redis away, silent or full: answered in time, and served again without a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from gateway.api import create_app
+from gateway.api.server import check_start, make_store
+from gateway.errors import ConfigError, StoreMismatch
+from gateway.registry import Registry
+from gateway.store.apikeys import create_key
+from tests.api.running import Running, running, settings_for
+from tests.servers import Server
+
+JOB = b'{"target":"echo"}'
+WAIT_S = 10.0
+
+
+@pytest.fixture
+def own_server() -> Iterator[Server]:
+    with Server(tcp=True) as server:
+        yield server
+
+
+async def assert_unavailable(api: Running, method: str = "POST", path: str = "/jobs") -> None:
+    """503 with Retry-After as a problem, within 2 s."""
+    began_s = time.monotonic()
+    answer = await api.client.request(method, path, content=JOB if method == "POST" else None)
+    assert time.monotonic() - began_s < 2.0
+    assert answer.status_code == 503, answer.text
+    assert int(answer.headers["retry-after"]) >= 1
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "127.0.0.1" not in answer.text
+
+
+async def until_accepted(api: Running) -> None:
+    """Waits until a job is taken in."""
+    async with asyncio.timeout(WAIT_S):
+        while (await api.client.post("/jobs", content=JOB)).status_code != 202:
+            await asyncio.sleep(0.05)
+
+
+PATHS = [
+    ("POST", "/jobs"),
+    ("GET", "/jobs"),
+    ("GET", "/jobs/01a22780-5329-7d03-8458-4c0287d2a700"),
+    ("GET", "/metrics"),
+]
+
+
+async def test_routes_are_503_within_two_seconds_when_redis_is_killed(own_server: Server, tmp_path: Path) -> None:
+    async with running(settings_for(tmp_path, own_server.url, "t")) as api:
+        await until_accepted(api)
+        own_server.kill()
+        for method, path in PATHS:
+            await assert_unavailable(api, method, path)
+        ready = await api.client.get("/readyz")
+        assert (ready.status_code, ready.json()["status"]) == (503, "unready")
+        assert (await api.client.get("/livez")).status_code == 200
+        own_server.start()
+        await until_accepted(api)
+        assert (await api.client.get("/readyz")).status_code == 200
+
+
+async def test_routes_are_503_within_two_seconds_when_redis_is_silent(own_server: Server, tmp_path: Path) -> None:
+    async with running(settings_for(tmp_path, own_server.url, "t")) as api:
+        await until_accepted(api)
+        own_server.suspend()
+        try:
+            for method, path in PATHS:
+                await assert_unavailable(api, method, path)
+            began_s = time.monotonic()
+            assert (await api.client.get("/readyz")).status_code == 503
+            assert time.monotonic() - began_s < 2.0
+        finally:
+            own_server.resume()
+        await until_accepted(api)
+
+
+async def test_gateway_starts_and_recovers_when_redis_is_away_at_first(own_server: Server, tmp_path: Path) -> None:
+    own_server.kill()
+    async with running(settings_for(tmp_path, own_server.url, "t")) as api:
+        await assert_unavailable(api)
+        ready = await api.client.get("/readyz")
+        assert ready.status_code == 503
+        assert ready.json()["reason"]
+        own_server.start()
+        async with asyncio.timeout(WAIT_S):
+            while (await api.client.get("/readyz")).status_code != 200:
+                await asyncio.sleep(0.05)
+        await until_accepted(api)
+
+
+async def test_jobs_are_503_and_the_rest_works_when_redis_is_full(tmp_path: Path) -> None:
+    with Server(extra=("--maxmemory", "3mb", "--maxmemory-policy", "noeviction")) as server:
+        async with running(settings_for(tmp_path, server.url, "t")) as api:
+            body = b'{"target":"echo","payload":"' + b"x" * 200_000 + b'"}'
+            async with asyncio.timeout(WAIT_S):
+                while (answer := await api.client.post("/jobs", content=body)).status_code == 202:
+                    pass
+            assert answer.status_code == 503
+            assert int(answer.headers["retry-after"]) >= 1
+            assert "memory" in answer.json()["detail"]
+            assert (await api.client.get("/jobs")).status_code == 200
+            assert (await api.client.get("/readyz")).status_code == 200
+
+
+async def test_start_is_refused_when_redis_may_evict(tmp_path: Path) -> None:
+    with Server(extra=("--maxmemory-policy", "allkeys-lru")) as server:
+        settings = settings_for(tmp_path, server.url, "t")
+        store = make_store(settings)
+        app = create_app(settings, store, Registry.build(settings), close_store=True)
+        with pytest.raises(StoreMismatch, match="noeviction"):
+            async with app.router.lifespan_context(app):
+                pass
+
+
+async def test_start_is_refused_when_an_open_address_has_no_key(
+    valkey_server: Server, namespace: str, tmp_path: Path
+) -> None:
+    settings = settings_for(tmp_path, valkey_server.url, namespace, GATEWAY_GATEWAY_HOST="0.0.0.0")
+    store = make_store(settings)
+    try:
+        with pytest.raises(ConfigError, match="GATEWAY_API_KEY"):
+            await check_start(settings, store)
+        await create_key(store, "first", ["read"], now_ms=1)
+        await check_start(settings, store)
+    finally:
+        await store.aclose()
+
+
+async def test_unopened_application_opens_its_store_by_itself(
+    valkey_server: Server, namespace: str, tmp_path: Path
+) -> None:
+    settings = settings_for(tmp_path, valkey_server.url, namespace)
+    store = make_store(settings)
+    app = create_app(settings, store, Registry.build(settings))
+    try:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
+            answers = await asyncio.gather(*(client.post("/jobs", content=JOB) for _ in range(5)))
+        assert [answer.status_code for answer in answers] == [202] * 5
+    finally:
+        await store.aclose()
