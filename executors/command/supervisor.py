@@ -6,8 +6,9 @@
 The dispatcher is large and threaded: to fork it is slow, and to set a child up between fork and exec unsafe. Here it
 is neither. A supervisor adopts whatever its command leaves behind (it is a child subreaper), so that a daemon in a
 session of its own is found and killed as well. It kills when it is told to, when the dispatcher's end of its control
-socket closes, and when the launcher dies; the kernel kills the launcher with the dispatcher, and the command with its
-supervisor. Subreapers and parent-death signals are Linux's; elsewhere the sockets alone tell of a death.
+socket closes, and when the launcher dies. The kernel kills the launcher with the dispatcher, and the command with its
+supervisor, whose other orphans the launcher adopts and kills. Subreapers and parent-death signals are Linux's;
+elsewhere the sockets alone tell of a death.
 
 The launcher gets one byte per attempt, with four descriptors: control, standard input, output, error. On control the
 supervisor gets four bytes of length and that much JSON {argv, env, cwd, grace_s}, then `t` (SIGTERM, SIGKILL after the
@@ -29,6 +30,7 @@ import socket
 import sys
 import time
 import traceback
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 SIZE_BYTES = 4
@@ -40,33 +42,56 @@ _STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def launch(channel: socket.socket, dispatcher: int) -> None:
-    """Forks a supervisor for every request, until the dispatcher is gone."""
+    """Forks a supervisor for every request, until the dispatcher is gone; kills what a killed supervisor leaves."""
     _die_with(dispatcher, signal.SIGKILL)
+    _prctl(_SET_CHILD_SUBREAPER, 1)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in _STOPPING:  # a service manager signals every process: the dispatcher says when commands stop
         signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the supervisors
+    signals = _watch_signals(signal.SIGCHLD)
     gc.freeze()
-    launcher = os.getpid()
+    poller = select.poll()
+    poller.register(channel, select.POLLIN)
+    poller.register(signals, select.POLLIN)
+    supervisors: set[int] = set()
     while True:
-        mark, descriptors, _, _ = socket.recv_fds(channel, 1, 4)
-        if not mark:
+        events = dict(poller.poll())
+        if signals in events:
+            os.read(signals, 512)
+            supervisors -= _reap()
+            _kill(pid for pid in _children() if pid not in supervisors)
+        if channel.fileno() in events and not _accept(channel, supervisors):
             return
-        if len(descriptors) == 4:
-            _fork_supervisor(channel, launcher, descriptors)
-        for descriptor in descriptors:
-            os.close(descriptor)
 
 
-def _fork_supervisor(channel: socket.socket, launcher: int, descriptors: list[int]) -> None:
+def _accept(channel: socket.socket, supervisors: set[int]) -> bool:
+    """Serves one request; False if there will be no more."""
+    mark, descriptors, _, _ = socket.recv_fds(channel, 1, 4)
+    if len(descriptors) == 4:
+        supervisors |= _fork_supervisor(channel, descriptors)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    return bool(mark)
+
+
+def _reap() -> set[int]:
+    reaped = set()
+    with contextlib.suppress(ChildProcessError):
+        while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
+            reaped.add(pid)
+    return reaped
+
+
+def _fork_supervisor(channel: socket.socket, descriptors: list[int]) -> set[int]:
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
+    launcher = os.getpid()
     try:
         pid = os.fork()
     except OSError as exc:
         with socket.socket(fileno=os.dup(descriptors[0])) as control:
             _report(control, failed="fork", errno=exc.errno)
-        return
+        return set()
     if pid == 0:
         try:
             channel.close()
@@ -75,6 +100,7 @@ def _fork_supervisor(channel: socket.socket, launcher: int, descriptors: list[in
             traceback.print_exc()
         finally:
             os._exit(0)
+    return {pid}
 
 
 def _supervise(control: socket.socket, standard: list[int], launcher: int) -> None:
@@ -83,7 +109,7 @@ def _supervise(control: socket.socket, standard: list[int], launcher: int) -> No
     _prctl(_SET_CHILD_SUBREAPER, 1)
     if (spec := _receive(control)) is None:
         return
-    signals = _watch_signals()
+    signals = _watch_signals(signal.SIGCHLD, PARENT_DIED)
     supervisor = os.getpid()
     try:
         command = os.fork()
@@ -161,9 +187,7 @@ def _kill_all(command: int) -> None:
     """Kills the command's group, then everyone who was adopted, until there is nobody."""
     _kill_group(command, signal.SIGKILL)
     while True:
-        for pid in _children():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        _kill(_children())
         try:
             os.waitpid(-1, 0)
         except ChildProcessError:
@@ -175,6 +199,12 @@ def _kill_group(command: int, number: int) -> None:
         os.killpg(command, number)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(command, number)  # it may not have made its group yet
+
+
+def _kill(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _children() -> list[int]:
@@ -208,12 +238,12 @@ def _become(spec: dict[str, Any], control: socket.socket, standard: list[int], s
         os._exit(127)
 
 
-def _watch_signals() -> int:
-    """A descriptor that becomes readable, with the signal's number, when a child ends or the launcher dies."""
+def _watch_signals(*numbers: int) -> int:
+    """A descriptor that becomes readable, with the signal's number, when one of these arrives."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    for number in (signal.SIGCHLD, PARENT_DIED):
+    for number in numbers:
         signal.signal(number, lambda *_: None)
     return reading
 

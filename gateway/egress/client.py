@@ -142,10 +142,11 @@ async def _capped(content: StreamReader, limit: int) -> tuple[bytes, bool]:
     """The body's first `limit` bytes, and whether there were more; the caller closes the connection on them."""
     chunks: list[bytes] = []
     size = 0
-    async for chunk in content.iter_chunked(READ_BYTES):
+    while not content.at_eof():
+        chunk = await content.read(limit + 1 - size)
         size += len(chunk)
         if size > limit:
-            chunks.append(chunk[: limit - size])
+            chunks.append(chunk[:-1])
             return b"".join(chunks), True
         chunks.append(chunk)
     return b"".join(chunks), False

@@ -14,14 +14,17 @@ from aiohttp import (
     ClientResponse,
     ClientTimeout,
     ServerDisconnectedError,
+    StreamReader,
     TCPConnector,
     hdrs,
 )
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import AddrInfoType, Connection
+from aiohttp.http import RawResponseMessage
 from aiohttp.tracing import Trace
 
 from gateway.egress.addresses import Allowed, check_address
+from gateway.egress.failures import TooManyAnswers
 from gateway.egress.resolver import GuardedResolver, Lookup
 
 KEEPALIVE_S = 4.0
@@ -30,15 +33,34 @@ KEEPALIVE_S = 4.0
 DNS_CACHE_S = 5
 
 
+MAX_ANSWERS = 16
+"""Answers to one request, the interim ones (1xx) counted: aiohttp queues them without a bound."""
+
+
 class Handler(ResponseHandler):
-    """A connection that knows how often it was used, and whether the peer said anything to the present request."""
+    """A connection that knows how often it was used, and what the peer has said to the present request."""
 
     uses = 0
     answered = False
+    answers = 0
+
+    def begin(self) -> None:
+        """A request is about to be sent."""
+        self.uses += 1
+        self.answered = False
+        self.answers = 0
 
     def data_received(self, data: bytes) -> None:
         self.answered = True
         super().data_received(data)
+
+    def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
+        self.answers += 1
+        if self.answers <= MAX_ANSWERS:
+            super().feed_data(data, size)
+        elif self.transport is not None and not self.transport.is_closing():
+            self.transport.abort()
+            self.set_exception(TooManyAnswers(f"more than {MAX_ANSWERS} answers to one request"))
 
 
 class Request(ClientRequest):
@@ -80,8 +102,7 @@ class Connector(TCPConnector):
             if handler.uses == 0 or not handler.should_close:
                 break
             connection.close()
-        handler.uses += 1
-        handler.answered = False
+        handler.begin()
         req.handler = handler
         return connection
 

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import ssl
 
-from aiohttp import ClientConnectionError, ClientConnectorDNSError, ClientConnectorError
+from aiohttp import (
+    ClientConnectionError,
+    ClientConnectorDNSError,
+    ClientConnectorError,
+    ClientError,
+    ClientPayloadError,
+    ClientResponseError,
+    ServerDisconnectedError,
+)
 
 from gateway.egress.addresses import AddressDenied
 from gateway.errors import EgressDenied, GatewayError, HttpError
 
 MAX_DETAIL = 300
+
+
+class TooManyAnswers(ClientError):
+    """The peer went on answering one request."""
 
 
 def failure(exc: BaseException, timeout_s: float) -> GatewayError:
@@ -18,7 +30,7 @@ def failure(exc: BaseException, timeout_s: float) -> GatewayError:
         return EgressDenied(str(denied))
     if isinstance(exc, TimeoutError):
         return HttpError("timeout", f"no full answer within {timeout_s:g} s")
-    return HttpError(_kind(exc), " ".join(str(exc).split())[:MAX_DETAIL])
+    return HttpError(_kind(exc), _detail(exc))
 
 
 def _denied(exc: BaseException | None) -> AddressDenied | None:
@@ -43,3 +55,14 @@ def _kind(exc: BaseException) -> str:
     if isinstance(exc, (ClientConnectionError, OSError)):
         return "reset"
     return "protocol"
+
+
+def _detail(exc: BaseException) -> str:
+    """What the system says; where aiohttp would quote what the peer sent, words of our own."""
+    if isinstance(exc, ClientResponseError):
+        return "the answer is not HTTP, or its headers are larger than allowed"
+    if isinstance(exc, ClientPayloadError):
+        return "the answer broke off, or is not framed as its headers say"
+    if isinstance(exc, ServerDisconnectedError):
+        return "the connection was closed before an answer"
+    return " ".join(str(exc).split())[:MAX_DETAIL]

@@ -127,7 +127,12 @@ def check_headers(headers: Mapping[str, str]) -> None:
 def check_framing(headers: Iterable[tuple[str, str]]) -> None:
     """Raises ValueError if a header would change how the request is framed: two lengths are two requests."""
     for name, _ in headers:
-        if _TOKEN.match(name) is None:
-            raise ValueError(f"not a header name: {name!r}")
-        if name.lower() in FRAMING:
-            raise ValueError(f"header {name!r} is written by the client itself")
+        _check_name(name)
+
+
+@lru_cache(maxsize=4096)
+def _check_name(name: str) -> None:
+    if _TOKEN.match(name) is None:
+        raise ValueError(f"not a header name: {name!r}")
+    if name.lower() in FRAMING:
+        raise ValueError(f"header {name!r} is written by the client itself")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,7 +98,7 @@ async def running(settings: Settings) -> AsyncIterator[Running]:
 async def claim(store: Store, partition: int = 0) -> tuple[Worker, list[str], list[str]]:
     """Claims all that is pending in a partition: the worker, and ids and tokens in order."""
     keyspace = store.keyspaces[partition]
-    worker = Worker(store.client, keyspace, "d1", store.lanes, lease_ms=30_000, heartbeat_ms=30_000)
+    worker = Worker(store.client, keyspace, uuid.uuid4().hex, store.lanes, lease_ms=30_000, heartbeat_ms=30_000)
     request: ClaimRequest = worker.next_claim(100, suspects=True)
     claimed = (await worker.exchange([], request)).claimed
     return worker, [job.job_id for job in claimed], [job.token for job in claimed]

@@ -43,10 +43,14 @@ def example(operation: Operation) -> tuple[str, str]:
     return method, operation.path.replace("{job_id}", "x").replace("{key_id}", "x").replace("{trigger}", "github")
 
 
+def named(operation: Operation) -> str:
+    return f"{operation.method} {operation.path}"
+
+
 OPEN = {"/hooks/{trigger}", "/livez", "/readyz", "/ready", "/health"}
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: f"{operation.method} {operation.path}")
+@pytest.mark.parametrize("operation", OPERATIONS, ids=named)
 async def test_route_is_401_without_a_key_unless_it_is_one_of_the_open_ones(
     private: Running, operation: Operation
 ) -> None:

@@ -39,11 +39,18 @@ async def assert_unavailable(api: Running, method: str = "POST", path: str = "/j
     assert "127.0.0.1" not in answer.text
 
 
+async def until(api: Running, status: int, method: str, path: str, content: bytes | None = None) -> None:
+    """Asks again until the answer is the one that is waited for."""
+    for _ in range(200):
+        if (await api.client.request(method, path, content=content)).status_code == status:
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"{path} did not become {status}")
+
+
 async def until_accepted(api: Running) -> None:
     """Waits until a job is taken in."""
-    async with asyncio.timeout(WAIT_S):
-        while (await api.client.post("/jobs", content=JOB)).status_code != 202:
-            await asyncio.sleep(0.05)
+    await until(api, 202, "POST", "/jobs", JOB)
 
 
 PATHS = [
@@ -91,9 +98,7 @@ async def test_gateway_starts_and_recovers_when_redis_is_away_at_first(own_serve
         assert ready.status_code == 503
         assert ready.json()["reason"]
         own_server.start()
-        async with asyncio.timeout(WAIT_S):
-            while (await api.client.get("/readyz")).status_code != 200:
-                await asyncio.sleep(0.05)
+        await until(api, 200, "GET", "/readyz")
         await until_accepted(api)
 
 
@@ -106,7 +111,7 @@ async def test_jobs_are_503_and_the_rest_works_when_redis_is_full(tmp_path: Path
                     pass
             assert answer.status_code == 503
             assert int(answer.headers["retry-after"]) >= 1
-            assert "memory" in answer.json()["detail"]
+            assert answer.headers["content-type"] == "application/problem+json"
             assert (await api.client.get("/jobs")).status_code == 200
             assert (await api.client.get("/readyz")).status_code == 200
 

@@ -11,7 +11,7 @@ from gateway.api import models
 from gateway.jobs import Settlement
 from tests.api.running import Running, claim
 
-ERROR = b'{"type":"status","message":"it said 500","status":500}'
+ERROR = '{"type":"status","message":"it said 500","status":500}'
 
 
 async def submit(api: Running, **fields: Any) -> str:
@@ -50,7 +50,7 @@ async def test_record_tells_the_whole_story_when_a_job_retries_and_succeeds(api:
     assert record["error"] == {"type": "status", "message": "it said 500", "status": 500}
     assert "next_attempt_at" in record
     worker, _, tokens = await claim(api.store)
-    await worker.exchange([Settlement(job_id, tokens[0], "succeeded", result=b'{"big":9007199254740993}')], None)
+    await worker.exchange([Settlement(job_id, tokens[0], "succeeded", result='{"big":9007199254740993}')], None)
     answer = await api.client.get(f"/jobs/{job_id}")
     assert b'"result":{"big":9007199254740993}' in answer.content
     record = await get(api, f"/jobs/{job_id}", models.JobRecord)

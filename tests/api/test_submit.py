@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from gateway.backoff import RetryPolicy
+from gateway.durations import Duration
 from gateway.keys import partition_of
 from tests.api.running import Running
 
@@ -171,7 +173,7 @@ async def test_submit_keeps_every_option_when_all_are_given(api: Running) -> Non
     options = found.options
     assert options.timeout == 5
     assert options.retry is not None
-    assert (options.retry.policy, options.retry.base, options.retry.cap) == ("fixed", 2, 60)
+    assert options.retry == RetryPolicy("fixed", 9, Duration(2), Duration(60))
     assert options.callback is not None
     assert options.callback.events == ("job.dead",)
     assert "whsec_" not in (await api.client.get(f"/jobs/{record['job_id']}")).text

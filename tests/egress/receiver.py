@@ -11,6 +11,10 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
+import pytest
+
+from gateway import HttpError
+
 
 @dataclass(frozen=True, slots=True)
 class Received:
@@ -134,6 +138,16 @@ def always(data: bytes) -> Script:
     return script
 
 
+def replies(data: bytes) -> Script:
+    """Answers the first request of each connection with raw bytes, and closes."""
+
+    async def script(peer: Peer) -> None:
+        await peer.read()
+        await peer.write(data)
+
+    return script
+
+
 async def stall(peer: Peer) -> None:
     """Reads, and never answers."""
     while await peer.read() is not None:
@@ -155,3 +169,9 @@ def resolving(**addresses: list[str]) -> Callable[[str], Awaitable[list[str]]]:
         return found
 
     return lookup
+
+
+async def kind_of(request: Awaitable[object]) -> str:
+    with pytest.raises(HttpError) as caught:
+        await request
+    return caught.value.kind

@@ -1,5 +1,0 @@
-"""placeholder"""
-
-import typer
-
-app = typer.Typer()

@@ -1,0 +1,45 @@
+"""`gateway bench`: measurements, each beside a bare limit measured in the same run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Annotated, Any
+
+import typer
+import uvloop
+
+from gateway.cli.bench import delayed as delayed_bench
+from gateway.cli.bench import throughput as throughput_bench
+from gateway.cli.bench.report import Report
+from gateway.cli.bench.rig import rig
+
+app = typer.Typer(
+    help="Measures this machine: figures, their spread, and ratios to a bare limit.", no_args_is_help=True
+)
+
+Jobs = Annotated[int, typer.Option(min=10, max=5_000_000, help="Jobs in each repetition.")]
+Repetitions = Annotated[int, typer.Option(min=1, max=50, help="How often each side is measured, in turn.")]
+Redis = Annotated[str | None, typer.Option(help="A Redis to use (a namespace of its own); default: an embedded one.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command()
+def throughput(jobs: Jobs = 50_000, repetitions: Repetitions = 5, redis: Redis = None, as_json: AsJson = False) -> None:
+    """One dispatcher with default settings drains no-op Python jobs; beside it a bare claim + settle loop."""
+    with rig(redis) as url:
+        report = _run(throughput_bench.measure(url, jobs=jobs, repetitions=repetitions))
+    report.show(as_json=as_json)
+
+
+@app.command()
+def delayed(jobs: Jobs = 100, repetitions: Repetitions = 5, redis: Redis = None, as_json: AsJson = False) -> None:
+    """How late jobs start that are all due at one instant; beside it a bare timer of the same loop."""
+    with rig(redis) as url:
+        report = _run(delayed_bench.measure(url, jobs=jobs, repetitions=repetitions))
+    report.show(as_json=as_json)
+
+
+def _run(work: Coroutine[Any, Any, Report]) -> Report:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work)

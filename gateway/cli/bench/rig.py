@@ -1,0 +1,119 @@
+"""What a measurement runs on: a server, a namespace of its own, and a dispatcher in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import secrets
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import msgspec
+import structlog
+from prometheus_client import CollectorRegistry
+
+from gateway.dispatch.dispatcher import Dispatcher, Stop
+from gateway.dispatch.metrics import DispatchMetrics
+from gateway.egress.client import EgressClient
+from gateway.jobs import Submission
+from gateway.registry import Registry
+from gateway.runner import Runner
+from gateway.settings import Settings, TargetSettings
+from gateway.store import Store
+from gateway.store.embedded import EmbeddedValkey
+
+NOOP, NOTE = "noop", "note"
+
+
+@contextlib.contextmanager
+def rig(redis: str | None) -> Iterator[str]:
+    """The URL of the server to measure on: the given one, or an embedded one with its defaults (AOF everysec)."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
+    if redis is not None:
+        yield redis
+        return
+    with tempfile.TemporaryDirectory(prefix="gateway-bench-") as folder:
+        embedded = EmbeddedValkey(Path(folder) / "data")
+        url = embedded.start()
+        try:
+            yield url
+        finally:
+            embedded.stop()
+
+
+def bench_settings() -> Settings:
+    """Default settings, with the targets that measurements run."""
+    targets = {
+        name: TargetSettings(executor="python", config={"callable": f"gateway.cli.bench.tasks:{name}"})
+        for name in (NOOP, NOTE)
+    }
+    return msgspec.structs.replace(Settings(), targets=targets)
+
+
+@contextlib.asynccontextmanager
+async def fresh_store(url: str) -> AsyncIterator[Store]:
+    """A store in a namespace that nothing else uses, emptied afterwards."""
+    namespace = f"bench-{secrets.token_hex(4)}"
+    store = await Store.open(url, namespace=namespace, lanes=bench_settings().lanes.order)
+    try:
+        yield store
+        cursor = 0
+        while True:
+            cursor, keys = await store.client.scan(cursor, match=f"gw:{{{namespace}:*", count=10_000)
+            if keys:
+                await store.client.unlink(*keys)
+            if cursor == 0:
+                break
+    finally:
+        await store.aclose()
+
+
+@contextlib.asynccontextmanager
+async def dispatcher(url: str, store: Store) -> AsyncIterator[Dispatcher]:
+    """A dispatcher with default settings, leases and metrics on, running in this event loop."""
+    settings = bench_settings()
+    registry = Registry.build(settings)
+    await registry.start()
+    async with EgressClient() as http:
+        it = Dispatcher(
+            settings,
+            store,
+            registry=registry,
+            runner=Runner(registry, http),
+            redis_url=url,
+            metrics=DispatchMetrics(CollectorRegistry()),
+            wall_ms=lambda: time.time_ns() // 1_000_000,
+            rng=random.Random(),  # noqa: S311 (jitter)
+        )
+        stop = Stop()
+        running = asyncio.create_task(it.run(stop))
+        try:
+            yield it
+        finally:
+            stop.ask()
+            await running
+            await registry.aclose()
+
+
+async def fill(store: Store, target: str, payloads: list[bytes], *, delay_ms: int = 0) -> None:
+    """Submits a job per payload, 500 in a call."""
+    now_ms = time.time_ns() // 1_000_000
+    for first in range(0, len(payloads), 500):
+        await store.submit(
+            [
+                Submission(store.new_id(now_ms), target, payload, delay_ms=delay_ms)
+                for payload in payloads[first : first + 500]
+            ]
+        )
+
+
+async def finished(store: Store, jobs: int, *, timeout_s: float = 600.0) -> float:
+    """The loop's time when `jobs` jobs are finished, to within 10 ms: asking more often would slow what is measured."""
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(timeout_s):
+        while (await store.inspect()).finished < jobs:  # noqa: ASYNC110 (nothing tells of it but Redis)
+            await asyncio.sleep(0.01)
+    return loop.time()

@@ -1,0 +1,124 @@
+"""`serve` as its own process: the start, the workers, the end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.api.running import CONFIG
+from tests.servers import Server
+
+PROGRAM = """
+import os, sys
+from pathlib import Path
+from gateway.api.server import serve
+from gateway.errors import GatewayError
+from gateway.settings import load
+if __name__ == "__main__":
+    host, workers = sys.argv[1:]
+    try:
+        sys.exit(serve(load(os.environ, Path.cwd()), host=host, port=0, workers=int(workers)))
+    except GatewayError as error:
+        print(f"REFUSED {error}", file=sys.stderr, flush=True)
+        sys.exit(78)
+"""
+ROOT = Path(__file__).resolve().parents[2]
+WAIT_S = 20.0
+
+
+@contextlib.contextmanager
+def serving(
+    directory: Path, redis_url: str, namespace: str, *, host: str = "127.0.0.1", workers: int = 1
+) -> Iterator[subprocess.Popen[str]]:
+    """The program, ended by its pid if the test did not."""
+    (directory / "gateway.toml").write_text(CONFIG)
+    (directory / "program.py").write_text(PROGRAM)
+    environ = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(ROOT),
+        "GATEWAY_REDIS_URL": redis_url,
+        "GATEWAY_GATEWAY_NAMESPACE": namespace,
+    }
+    process = subprocess.Popen(
+        [sys.executable, "program.py", host, str(workers)],
+        cwd=directory,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(WAIT_S)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def port_of(process: subprocess.Popen[str]) -> int:
+    """The port that it says it listens on."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if found := re.search(r"port=.*?(\d{2,5})", line):
+            return int(found[1])
+    raise AssertionError("the program ended before it listened")
+
+
+def eventually(url: str) -> httpx.Response:
+    """The answer, once the program serves: it listens before its workers are up."""
+    until = time.monotonic() + WAIT_S
+    while True:
+        try:
+            answer = httpx.get(url, timeout=5)
+            if answer.status_code == 200 or time.monotonic() > until:
+                return answer
+        except httpx.TransportError:
+            if time.monotonic() > until:
+                raise
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_serve_takes_jobs_and_ends_with_0_on_term(
+    valkey_server: Server, namespace: str, tmp_path: Path, workers: int
+) -> None:
+    with serving(tmp_path, valkey_server.url, namespace, workers=workers) as process:
+        base = f"http://127.0.0.1:{port_of(process)}"
+        assert eventually(f"{base}/readyz").json() == {"status": "ready"}
+        made = [httpx.post(f"{base}/jobs", json={"target": "echo"}, timeout=5) for _ in range(4)]
+        assert [answer.status_code for answer in made] == [202] * 4
+        assert len(httpx.get(f"{base}/jobs", timeout=5).json()["jobs"]) == 4
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WAIT_S) == 0
+
+
+def test_serve_refuses_an_address_open_to_others_without_a_key(
+    valkey_server: Server, namespace: str, tmp_path: Path
+) -> None:
+    with serving(tmp_path, valkey_server.url, namespace, host="0.0.0.0") as process:
+        output, _ = process.communicate(timeout=WAIT_S)
+        assert process.returncode == 78
+        assert "REFUSED gateway.host: 0.0.0.0" in output
+        assert "GATEWAY_API_KEY" in output
+
+
+def test_serve_refuses_a_redis_that_may_evict(namespace: str, tmp_path: Path) -> None:
+    with (
+        Server(extra=("--maxmemory-policy", "allkeys-lru")) as server,
+        serving(tmp_path, server.url, namespace) as process,
+    ):
+        output, _ = process.communicate(timeout=WAIT_S)
+        assert process.returncode == 78
+        assert "noeviction" in output
