@@ -68,6 +68,7 @@ class HttpExecutor(Executor[HttpConfig]):
 
     name = "http"
     Config = HttpConfig
+    has_flow = True
 
     def __init__(
         self, signing_key: signing.SigningKey | None = None, *, clock: Callable[[], float] = time.time

@@ -123,6 +123,8 @@ class Executor(ABC, Generic[C]):
 
     name: ClassVar[str]
     Config: ClassVar[type[msgspec.Struct]]
+    has_flow: ClassVar[bool] = False
+    """Do jobs of each target wait in a flow of their own even without limits, so that the target can be paused?"""
 
     def check(self, config: C) -> None:
         """Raises ValueError if a target with this config cannot run here (a module that does not import)."""

@@ -7,7 +7,7 @@
 local id, nonce = ARGV[1], ARGV[2]
 if not nonce then return redis.error_reply('ERR cancel: id nonce') end
 local jk = P .. 'j:' .. id
-local v = call('HMGET', jk, 'status', 'lane', 'target', 'attempt', 'callback', 'cancel')
+local v = call('HMGET', jk, 'status', 'lane', 'target', 'attempt', 'callback', 'cancel', 'key')
 local status = v[1]
 if not status then return 'none' end
 if status == 'cancelled' and v[6] == nonce then return 'cancelled' end
@@ -16,14 +16,14 @@ if status == 'running' then
   return 'asked'
 end
 if status == 'pending' then
-  unmake_ready(id, v[2])
+  unmake_ready(id, v[2], v[3], v[7] or '')
 elseif status == 'scheduled' or status == 'retrying' then
   call('ZREM', P .. 'due', id)
+  unhold(v[3], v[7] or '', id)
 else
   return 'over'
 end
 call('HSET', jk, 'cancel', nonce)
 finish(id, { lane = v[2], target = v[3], attempt = v[4], callback = v[5] }, 'cancelled', '', '', '')
-flush_counters()
-if v[5] then wake_one() end
+commit()
 return 'cancelled'

@@ -20,7 +20,7 @@ local function add_lane(lane)
 end
 for i = 8, #ARGV do add_lane(ARGV[i]) end
 -- lanes that are no longer configured still drain, last
-for lane in string.gmatch(call('HGET', P .. 'conf', 'lanes') or '', '[^,]+') do add_lane(lane) end
+for i = 1, #LANES do add_lane(LANES[i]) end
 
 local taken = {}
 local bodies = {}
@@ -48,74 +48,213 @@ if last[1] == nonce then
   return answer(0, false)
 end
 
--- What is due goes to its lane at the back of its priority.
+-- What is due goes to its lane at the back of its priority (an ordered key's retry keeps its rank: the key has
+-- waited for it). A flow's timer only has its node looked at.
+local function promote_job(id, seq)
+  local jk = P .. 'j:' .. id
+  local v = call('HMGET', jk, 'lane', 'rank', 'suspect', 'target', 'key', 'status')
+  if not v[1] then return end
+  local t = target_node(v[4])
+  local rank = v[2]
+  if not (t and t.ordered == 1 and v[6] == 'retrying') then rank = text(class_of(rank) * SPAN + seq) end
+  call('HSET', jk, 'status', 'pending', 'rank', rank, 'updated', NOW)
+  unhold(v[4], v[5] or '', id)
+  make_ready(id, v[1], v[4], v[5] or '', rank, v[3])
+end
+
+local function promote_timer(path)
+  local target, key = string.match(path, '^([^:]+):?(.*)$')
+  local t = target_node(target)
+  if not t then return end
+  if key == '' then
+    t.timer = 0
+    touch_target(t)
+  else
+    local k = key_node(t, key)
+    k.timer = 0
+    touch_key(k)
+  end
+end
+
 local function promote()
   local ids = call('ZRANGE', P .. 'due', '-inf', text(now_us), 'BYSCORE', 'LIMIT', 0, promote_most)
   if #ids == 0 then return end
   call_many('ZREM', P .. 'due', ids)
   local seq = call('INCRBY', P .. 'seq', #ids) - #ids
   for i = 1, #ids do
-    local jk = P .. 'j:' .. ids[i]
-    local v = call('HMGET', jk, 'lane', 'rank', 'suspect')
-    if v[1] then
-      local rank = class_of(v[2]) * SPAN + seq + i
-      call('HSET', jk, 'status', 'pending', 'rank', text(rank), 'updated', NOW)
-      make_ready(ids[i], v[1], text(rank), v[3])
+    if string.byte(ids[i]) == 126 then
+      promote_timer(string.sub(ids[i], 2))
+    else
+      promote_job(ids[i], seq + i)
     end
   end
 end
 
 local leases = {}
 local ids = {}
-local function take(id)
+
+-- Starts a job: 'taken', 'gone' (expired, or no record), or 'suspect' (not now). `k`: the flow it comes from.
+local function take(id, k)
   local jk = P .. 'j:' .. id
   local v = call('HMGET', jk, 'attempt', 'max_attempts', 'target', 'lane', 'key', 'previous', 'created', 'suspect',
     'updated', 'expires', 'callback')
-  if not v[1] then return end
+  if not v[1] then return 'gone' end
+  if v[8] and suspects_left <= 0 then return 'suspect' end
+  if not k and target_node(v[3]) then
+    -- a plain job whose target has gained flows since it was submitted moves into its flow
+    waiting(v[4], v[3], -1)
+    make_ready(id, v[4], v[3], v[5] or '', call('HGET', jk, 'rank'), v[8])
+    return 'gone'
+  end
+  waiting(v[4], v[3], -1)
   if v[10] and tonumber(v[10]) <= now_ms then
     finish(id, { lane = v[4], target = v[3], attempt = v[1], callback = v[11] }, 'dead', 'expired', '',
       '{"type":"expired","message":"not started before it expired"}')
-    return
+    return 'gone'
   end
   local attempt = tonumber(v[1]) + 1
+  if v[8] then suspects_left = 0 end
   call('HSET', jk, 'status', 'running', 'attempt', attempt, 'token', attempt .. ':' .. nonce, 'started', NOW)
   leases[#leases + 1] = now_ms + lease_ms
   leases[#leases + 1] = id
   ids[#ids + 1] = id
   reply(id, v, attempt)
+  if k then spend(k.target, k) end
+  return 'taken'
 end
 
-local function take_suspect(lane)
-  local first = call('ZPOPMIN', P .. 'suspect:' .. lane)
-  if not first[1] then return end
-  local before = #taken
-  take(first[1])
-  if #taken > before then suspects_left = 0 end
+local budget = 4 * n + 16
+local passed_over = {} -- targets whose first job is a suspect that may not run now
+
+-- A run of a target's jobs without a key, while none of its keys waits: those of rank up to `limit`.
+local function serve_keyless(t, lane, limit)
+  local k = key_node(t, '')
+  local most = n - #taken
+  if t.concurrency > 0 then most = math.min(most, t.concurrency - t.running) end
+  if t.interval > 0 then
+    most = math.min(most, floor((now_us - math.max(t.tat, now_us) + (t.burst - 1) * t.interval) / t.interval) + 1)
+  end
+  if t.quota > 0 then most = math.min(most, t.quota - t.used) end
+  local queue = queue_of(lane, k)
+  local found = call('ZRANGE', queue, '-inf', limit, 'BYSCORE', 'LIMIT', 0, math.max(1, most))
+  local out = 0
+  for i = 1, #found do
+    budget = budget - 1
+    local verdict = take(found[i], k)
+    if verdict == 'suspect' then
+      passed_over[t.name] = true
+      break
+    end
+    out = i
+  end
+  if out > 0 then call('ZPOPMIN', queue, out) end
+  queue_changed(k, lane)
+  settle_key(k)
+end
+
+-- The first job of the key whose turn it is. An expired one does not spend the turn; after a job the key goes to the
+-- back of its next job's class.
+local function serve_key(t, lane, name)
+  local k = key_node(t, name)
+  local queue = queue_of(lane, k)
+  local head = call('ZRANGE', queue, 0, 0)
+  local verdict = 'gone'
+  if head[1] then
+    verdict = take(head[1], k)
+    if verdict == 'suspect' then
+      passed_over[t.name] = true
+      return
+    end
+    call('ZREM', queue, head[1])
+  end
+  if verdict == 'taken' then
+    -- and is placed anew, at the back
+    call('ZREM', P .. 'ring:' .. lane .. ':' .. t.name, name)
+  end
+  queue_changed(k, lane)
+  settle_key(k)
+end
+
+-- One turn of a target: its rank in the lane afterwards, nil if it has no more to give now.
+local function serve_target(t, lane, limit)
+  budget = budget - 1
+  if passed_over[t.name] or target_blocked(t) then return nil end
+  local ring = call('ZRANGE', P .. 'ring:' .. lane .. ':' .. t.name, 0, 1)
+  if #ring == 0 then return nil end
+  if ring[1] == '' and #ring == 1 then
+    serve_keyless(t, lane, limit)
+  else
+    serve_key(t, lane, ring[1])
+  end
+  if passed_over[t.name] or target_blocked(t) then return nil end
+  local rank = call('ZRANGE', P .. 'heads:' .. lane .. ':' .. t.name, 0, 0, 'WITHSCORES')[2]
+  return rank and tonumber(rank)
+end
+
+-- Takes from one lane, by rank, until `goal` jobs are taken in all. The walk keeps a window of the lane in hand and
+-- moves a target's reference in it as its rank changes.
+local function walk(lane, goal)
+  local key = P .. 'lane:' .. lane
+  local kept = 0 -- entries at the front that stay where they are
+  local suspects_met = false
+  while #taken < goal and budget > 0 do
+    restore() -- what was served so far stands in the lane where it belongs now
+    local size = goal - #taken + 1
+    local found = call('ZRANGE', key, kept, kept + size - 1, 'WITHSCORES')
+    if #found == 0 then break end
+    local members, ranks = {}, {}
+    for i = 1, #found, 2 do
+      members[#members + 1] = found[i]
+      ranks[#ranks + 1] = tonumber(found[i + 1])
+    end
+    local whole = #members < size
+    local gone = {}
+    local i = 1
+    while i <= #members and #taken < goal and budget > 0 do
+      local member = members[i]
+      local first = string.byte(member)
+      if member == SUSPECTS then
+        suspects_met = true
+        budget = budget - 1
+        local next_suspect = suspects_left > 0 and call('ZPOPMIN', P .. 'suspect:' .. lane) or {}
+        if next_suspect[1] then take(next_suspect[1]) end
+        kept = kept + 1
+      elseif first == 126 then
+        local t = target_node(string.sub(member, 2))
+        local limit = ranks[i + 1] or (whole and '+inf') or ranks[i]
+        local rank = t and serve_target(t, lane, limit)
+        if t then lane_changed(t, lane) end
+        if rank then
+          local at = i + 1
+          while at <= #members and ranks[at] < rank do at = at + 1 end
+          if at <= #members or whole then
+            table.insert(members, at, member)
+            table.insert(ranks, at, rank)
+          end
+        elseif t and passed_over[t.name] then
+          kept = kept + 1
+        end
+      else
+        budget = budget - 1
+        take(member)
+        gone[#gone + 1] = member
+      end
+      i = i + 1
+    end
+    call_many('ZREM', key, gone)
+    if whole and i > #members then break end
+  end
+  if suspects_met then place_suspects(lane) end
 end
 
 promote()
-local budget = 4 * n + 16
 for i = 1, #lanes do
-  local lane = P .. 'lane:' .. lanes[i]
-  local suspects_met = false
-  while #taken < n and budget > 0 do
-    local entries = call('ZPOPMIN', lane, n - #taken)
-    if #entries == 0 then break end
-    for e = 1, #entries, 2 do
-      budget = budget - 1
-      if entries[e] == SUSPECTS then
-        suspects_met = true
-        if suspects_left > 0 then take_suspect(lanes[i]) end
-      else
-        take(entries[e])
-      end
-    end
-  end
-  if suspects_met then place_suspects(lanes[i]) end
+  walk(lanes[i], n)
   if #taken >= n or budget <= 0 then break end
 end
 
 call_many('ZADD', P .. 'leases', leases)
+restore()
 if #ids > 0 then call('HSET', dk, 'nonce', nonce, 'ids', table.concat(ids, ',')) end
 call('HSET', dk, 'seen', NOW)
 call('PEXPIRE', dk, heartbeat_ms)
@@ -131,10 +270,10 @@ else
   for i = 1, #lanes do
     if call('EXISTS', P .. 'lane:' .. lanes[i]) == 1 then
       more = true
-      wake_one()
       break
     end
   end
 end
-flush_counters()
+woken = more
+commit()
 return answer(wake_us, more)

@@ -268,7 +268,8 @@ local function write_key(k)
   end
 end
 
-local function restore_key(k)
+-- Makes the first rule true for a key whose queue or state changed; its lanes are noted for the second.
+local function settle_key(k)
   local blocked = key_blocked(k)
   local lanes_of = changed_queues[k.path]
   if (blocked and 1 or 0) ~= k.blocked then
@@ -276,13 +277,11 @@ local function restore_key(k)
     lanes_of = lanes_of or {}
     for lane in string.gmatch(k.lanes, '[^,]+') do lanes_of[lane] = true end
   end
-  if lanes_of then
-    for lane in pairs(lanes_of) do
-      place_key(k, lane, blocked)
-      lane_changed(k.target, lane)
-    end
+  for lane in pairs(lanes_of or {}) do
+    place_key(k, lane, blocked)
+    lane_changed(k.target, lane)
   end
-  if not k.keyless then write_key(k) end
+  changed_queues[k.path] = nil
 end
 
 local function restore_target(t)
@@ -317,8 +316,11 @@ end
 
 -- Makes the two rules true again for every node that was touched, keys first.
 local function restore()
-  for _, k in pairs(touched_keys) do restore_key(k) end
-  touched_keys, changed_queues = {}, {}
+  for _, k in pairs(touched_keys) do
+    settle_key(k)
+    if not k.keyless then write_key(k) end
+  end
+  touched_keys = {}
   for _, t in pairs(touched_targets) do restore_target(t) end
   touched_targets = {}
 end

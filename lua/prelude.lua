@@ -1,4 +1,5 @@
--- Prepended to every script: the clock, the keyspace, and the few steps that several transitions share.
+-- Prepended to every script: the clock, the keyspace, and the few steps that several transitions share. After it come
+-- flows.lua (limits and fair turns) and endings.lua (how a job ends).
 --
 -- KEYS[1] is the partition's prefix, `gw:{namespace:partition}:`; every key is that prefix and one of
 --   j:<id>        HASH    the job: status lane target rank attempt max_attempts created, and where they apply
@@ -6,13 +7,15 @@
 --                         callback callback_id reason replay progress (times and delays in ms)
 --   b:<id>        STRING  options as one JSON line, then the payload's bytes
 --   r:<id>        STRING  result, JSON        e:<id> STRING the attempt log, a JSON object a line
---   lane:<lane>   ZSET    pending ids by rank, and the reference `!` at the rank of the lane's first suspect
+--   lane:<lane>   ZSET    pending ids by rank; the reference `!` at the rank of the lane's first suspect; a reference
+--                         `~<target>` for each target with flows (flows.lua has their keys)
 --   suspect:<lane> ZSET   pending suspects by rank: a dispatcher runs at most one of them at a time
---   due           ZSET    scheduled and retrying ids by due time in us
+--   due           ZSET    scheduled and retrying ids, and timers of flows, by due time in us
 --   leases        ZSET    running ids by lease deadline in ms
 --   dead, done    ZSET    finished ids by time of finish in ms
 --   idem:<hash>   STRING  job id, a space, fingerprint
---   seq           STRING  rank sequence       stats, conf HASH counters; schema and lanes
+--   seq           STRING  rank sequence       stats, conf HASH counters; schema, lanes, pauses
+--   waiting       HASH    pending jobs by lane, and by lane:target
 --   dispatcher:<id> HASH  last claim: nonce, ids
 --   dispatchers   ZSET    dispatchers by when their heartbeat runs out, in ms
 --   idle          ZSET    dispatchers whose last claim came back short, oldest first
@@ -33,9 +36,12 @@ local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 local now_ms = floor(now_us / 1000)
 
-if tonumber(call('HGET', P .. 'conf', 'min_writer') or 0) > SCHEMA then
+local conf = call('HMGET', P .. 'conf', 'min_writer', 'lanes')
+if tonumber(conf[1] or 0) > SCHEMA then
   return redis.error_reply('GWSCHEMA the data needs a newer version of event-gateway than this one')
 end
+local LANES = {} -- every lane ever used, in the order in which they were first configured
+for lane in string.gmatch(conf[2] or '', '[^,]+') do LANES[#LANES + 1] = lane end
 
 -- A number as decimal text: tostring() would give 3.51843733234e+15. A score may be passed as a number.
 local function text(number)
@@ -67,11 +73,21 @@ local function bump(counter, lane, target, n)
   bumps[field] = (bumps[field] or 0) + (n or 1)
 end
 
--- Writes the counters; every script that bumps calls it once at its end.
+local waits = {}
+-- Counts jobs that begin (n > 0) or cease to be pending in a lane.
+local function waiting(lane, target, n)
+  local path = lane .. ':' .. target
+  waits[lane] = (waits[lane] or 0) + n
+  waits[path] = (waits[path] or 0) + n
+end
+
+-- Writes the counters.
 local function flush_counters()
-  for field, n in pairs(bumps) do
-    call('HINCRBY', P .. 'stats', field, n)
+  for field, n in pairs(bumps) do call('HINCRBY', P .. 'stats', field, n) end
+  for field, n in pairs(waits) do
+    if n ~= 0 and call('HINCRBY', P .. 'waiting', field, n) == 0 then call('HDEL', P .. 'waiting', field) end
   end
+  bumps, waits = {}, {}
 end
 
 -- Adds a line to a job's attempt log; the oldest lines go when it grows over LOG_BYTES.
@@ -88,22 +104,14 @@ local function log_line(kind, attempt, rest)
   return '{"at":' .. NOW .. ',"type":"' .. kind .. '","attempt":' .. (attempt or 0) .. (rest or '') .. '}'
 end
 
+local woken = false -- is there work that was not there before?
+
 -- Wakes one dispatcher that has nothing to do; a hint, so one that is gone is passed over and none is no fault.
 local function wake_one()
   for _ = 1, 4 do
     local idle = call('ZPOPMIN', P .. 'idle')
     if not idle[1] then return end
     if call('SPUBLISH', P .. 'wake:' .. idle[1], '') > 0 then return end
-  end
-end
-
--- Puts a pending job where a claim will find it, at its rank.
-local function make_ready(id, lane, rank, suspect)
-  if suspect then
-    call('ZADD', P .. 'suspect:' .. lane, rank, id)
-    call('ZADD', P .. 'lane:' .. lane, 'LT', rank, SUSPECTS)
-  else
-    call('ZADD', P .. 'lane:' .. lane, rank, id)
   end
 end
 
@@ -117,69 +125,10 @@ local function place_suspects(lane)
   end
 end
 
--- Takes a pending job out of where make_ready put it.
-local function unmake_ready(id, lane)
-  if call('ZREM', P .. 'lane:' .. lane, id) == 0 and call('ZREM', P .. 'suspect:' .. lane, id) == 1 then
-    place_suspects(lane)
-  end
-end
-
 local function new_seq()
   return call('INCR', P .. 'seq')
 end
 
 local function class_of(rank)
   return floor(tonumber(rank) / SPAN)
-end
-
--- A UUIDv7 for a job that this script makes itself: its noise is the SHA-1 of its cause, its last byte the
--- partition (that of the cause, since the new job lies beside it).
-local function derived_id(cause_id, cause)
-  local noise = redis.sha1hex(cause_id .. ' ' .. cause)
-  local ms = string.format('%04x%08x', floor(now_ms / 4294967296), now_ms % 4294967296)
-  local variant = string.sub('89ab', tonumber(string.sub(noise, 1, 1), 16) % 4 + 1, tonumber(string.sub(noise, 1, 1), 16) % 4 + 1)
-  return string.sub(ms, 1, 8) .. '-' .. string.sub(ms, 9, 12) .. '-7' .. string.sub(noise, 2, 4) .. '-' .. variant
-    .. string.sub(noise, 5, 7) .. '-' .. string.sub(noise, 8, 17) .. string.sub(cause_id, 35, 36)
-end
-
-local EVENTS = { succeeded = 's', dead = 'd', cancelled = 'c' }
-local CALLBACK_TARGET = 'gateway.callback'
-local CALLBACK_ATTEMPTS = 8
-
--- Makes the callback job of a job that has just ended, if its client asked to hear of such an end. `error` is
--- JSON text or ''. The new job carries the first one's options, so that nothing of it need still exist.
-local function notify(id, job, status, reason, result, error)
-  if not job.callback or not string.find(job.callback, EVENTS[status], 1, true) then return end
-  local new = derived_id(id, status .. ' ' .. (job.token or '') .. ' ' .. text(now_us))
-  local body = call('GET', P .. 'b:' .. id) or '\n'
-  local options = string.sub(body, 1, string.find(body, '\n', 1, true) - 1)
-  local cause = '{"cause":{"job_id":"' .. id .. '","target":"' .. job.target .. '","status":"' .. status
-    .. '","attempts":' .. (job.attempt or 0) .. ',"at_ms":' .. NOW
-    .. ',"reason":"' .. reason .. '"' .. (error ~= '' and (',"error":' .. error) or '') .. '}'
-    .. (options ~= '' and (',"parent":' .. options) or '') .. '}'
-  local rank = 100 * SPAN + new_seq()
-  call('HSET', P .. 'j:' .. new, 'status', 'pending', 'lane', job.lane, 'target', CALLBACK_TARGET, 'rank', text(rank),
-    'attempt', 0, 'max_attempts', CALLBACK_ATTEMPTS, 'created', NOW)
-  call('SET', P .. 'b:' .. new, cause .. '\n' .. result)
-  make_ready(new, job.lane, rank, false)
-  call('HSET', P .. 'j:' .. id, 'callback_id', new)
-  bump('submitted', job.lane, CALLBACK_TARGET)
-end
-
--- The end of a job: its record, its index, its counter and its callback. `job` has lane, target, attempt, token
--- and callback. Its leases, lane or due entry is the caller's to remove.
-local function finish(id, job, status, reason, result, error)
-  local jk = P .. 'j:' .. id
-  if status == 'dead' then
-    call('HSET', jk, 'status', status, 'finished', NOW, 'reason', reason)
-    call('ZADD', P .. 'dead', now_ms, id)
-    log(id, log_line('dead', job.attempt, ',"reason":"' .. reason .. '"' .. (job.started and (',"started":' .. job.started) or '')
-      .. (error ~= '' and (',"error":' .. error) or '')))
-  else
-    call('HSET', jk, 'status', status, 'finished', NOW)
-    call('ZADD', P .. 'done', now_ms, id)
-    if status == 'cancelled' then log(id, log_line('cancelled', job.attempt)) end
-  end
-  bump(status, job.lane, job.target)
-  notify(id, job, status, reason, result, error)
 end

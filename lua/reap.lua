@@ -13,12 +13,14 @@ for i = 1, #ids do
   local id = ids[i]
   local jk = P .. 'j:' .. id
   local v = call('HMGET', jk, 'token', 'attempt', 'target', 'lane', 'rank', 'cancel', 'callback', 'suspect', 'stalls',
-    'started')
+    'started', 'key')
   if v[2] then
     local job = { token = v[1], attempt = tonumber(v[2]), target = v[3], lane = v[4], callback = v[7], started = v[10] }
+    local key = v[11] or ''
     local stalls = tonumber(v[9] or 0) + (v[8] and 1 or 0)
     local status = 'pending'
     call('HDEL', jk, 'token')
+    unspend(job.target, key)
     bump('reclaimed', job.lane, job.target)
     log(id, log_line('reclaimed', job.attempt, ',"started":' .. job.started .. ',"dispatcher":"' .. (string.match(v[1] or '', ':(.*)%.') or '') .. '"'))
     if v[6] then
@@ -32,13 +34,13 @@ for i = 1, #ids do
     else
       call('HSET', jk, 'status', status, 'attempt', job.attempt - 1, 'suspect', 1, 'stalls', stalls,
         'updated', NOW)
-      make_ready(id, job.lane, v[5], true)
+      make_ready(id, job.lane, job.target, key, v[5], true)
+      woken = true
     end
     out[#out + 1] = id
     out[#out + 1] = status
   end
 end
 call_many('ZREM', P .. 'leases', ids)
-flush_counters()
-if #ids > 0 then wake_one() end
+commit()
 return out

@@ -11,7 +11,7 @@ local out = {}
 for i = 2, #ARGV do
   local id = ARGV[i]
   local jk = P .. 'j:' .. id
-  local v = call('HMGET', jk, 'status', 'lane', 'target', 'rank', 'replay')
+  local v = call('HMGET', jk, 'status', 'lane', 'target', 'rank', 'replay', 'key')
   local verdict = 'none'
   if v[5] == nonce then
     verdict = 'replayed'
@@ -22,7 +22,8 @@ for i = 2, #ARGV do
       'cancel', 'progress')
     call('DEL', P .. 'r:' .. id)
     call('HSET', jk, 'status', 'pending', 'attempt', 0, 'rank', rank, 'replay', nonce, 'updated', NOW)
-    make_ready(id, v[2], rank, false)
+    make_ready(id, v[2], v[3], v[6] or '', rank, false)
+    woken = true
     log(id, log_line('replayed', 0))
     bump('replayed', v[2], v[3])
     verdict = 'replayed'
@@ -31,6 +32,5 @@ for i = 2, #ARGV do
   end
   out[#out + 1] = verdict
 end
-flush_counters()
-wake_one()
+commit()
 return out

@@ -18,10 +18,11 @@ end
 local REASONS = { exhausted = true, fatal = true, no_target = true }
 local out = {}
 local unlease = {}
-local ready = false
 
 local function retry_later(id, job, delay_ms, error)
   call('HSET', P .. 'j:' .. id, 'status', 'retrying', 'previous', delay_ms, 'updated', NOW)
+  local t = target_node(job.target)
+  unspend(job.target, job.key, t and t.ordered == 1 and id or nil)
   call('ZADD', P .. 'due', now_us + delay_ms * 1000, id)
   log(id, log_line('retrying', job.attempt, ',"started":' .. job.started .. ',"dispatcher":"' .. (string.match(job.token, ':(.*)%.') or '')
     .. '","delay_ms":' .. text(delay_ms) .. (error ~= '' and (',"error":' .. error) or '')))
@@ -30,22 +31,23 @@ end
 
 local function release(id, job)
   call('HSET', P .. 'j:' .. id, 'status', 'pending', 'attempt', job.attempt - 1, 'updated', NOW)
-  make_ready(id, job.lane, job.rank, job.suspect)
+  unspend(job.target, job.key)
+  make_ready(id, job.lane, job.target, job.key, job.rank, job.suspect)
   log(id, log_line('released', job.attempt))
-  ready = true
+  woken = true
 end
 
 for i = 1, #jobs do
   local id, token, outcome, delay_ms, reason, result, error = unpack(jobs[i])
   local jk = P .. 'j:' .. id
   local v = call('HMGET', jk, 'status', 'token', 'attempt', 'max_attempts', 'target', 'lane', 'rank', 'cancel',
-    'callback', 'suspect', 'started')
+    'callback', 'suspect', 'started', 'key')
   local status
   if v[1] ~= 'running' or v[2] ~= token then
     status = v[2] == token and 'duplicate' or 'lost'
   else
     local job = { token = token, attempt = tonumber(v[3]), target = v[5], lane = v[6], rank = v[7], callback = v[9],
-      suspect = v[10], started = v[11] }
+      suspect = v[10], started = v[11], key = v[12] or '' }
     unlease[#unlease + 1] = id
     if v[8] and (outcome == 'retry' or outcome == 'released') then outcome = 'cancelled' end
     if outcome == 'retry' and job.attempt >= tonumber(v[4]) then
@@ -60,14 +62,13 @@ for i = 1, #jobs do
       status = 'pending'
     else
       status = outcome
+      unspend(job.target, job.key)
       if result ~= '' then call('SET', P .. 'r:' .. id, result) end
       finish(id, job, status, REASONS[reason] and reason or '', result, error)
-      ready = ready or job.callback
     end
   end
   out[i] = status
 end
 call_many('ZREM', P .. 'leases', unlease)
-flush_counters()
-if ready then wake_one() end
+commit()
 return cmsgpack.pack(out)

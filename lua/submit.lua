@@ -48,16 +48,18 @@ for i = 1, #jobs do
     call('HSET', jk, unpack(fields))
     call('SET', P .. 'b:' .. id, body)
     if hash ~= '' then call('SET', P .. 'idem:' .. hash, id .. ' ' .. fingerprint, 'PX', window) end
-    local list
     if delay > 0 then
-      list = due
-      list[#list + 1] = now_us + delay * 1000
+      due[#due + 1] = now_us + delay * 1000
+      due[#due + 1] = id
+    elseif target_node(target) then
+      make_ready(id, lane, target, key, rank, false)
     else
-      list = lanes[lane]
+      local list = lanes[lane]
       if not list then list = {}; lanes[lane] = list end
       list[#list + 1] = rank
+      list[#list + 1] = id
+      waiting(lane, target, 1)
     end
-    list[#list + 1] = id
     bump('submitted', lane, target)
     reply = { 'accepted', id, status }
   end
@@ -65,6 +67,6 @@ for i = 1, #jobs do
 end
 for lane, list in pairs(lanes) do call_many('ZADD', P .. 'lane:' .. lane, list) end
 call_many('ZADD', P .. 'due', due)
-flush_counters()
-if seq then wake_one() end
+if seq then woken = true end
+commit()
 return cmsgpack.pack(out)

@@ -35,5 +35,5 @@ if #lost > 0 then
   call('ZREM', P .. 'idle', unpack(lost))
   call('HINCRBY', P .. 'stats', 'dispatcher_deaths', #lost)
 end
-flush_counters()
+commit()
 return { removed, more, #lost }

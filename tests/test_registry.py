@@ -227,7 +227,7 @@ def test_targets_resolve_to_their_executor_and_its_config(tmp_path: Path) -> Non
             "",
             'unknown key "tiemout"; did you mean "timeout"? known',
         ),
-        ('executor = "http"\nurl = "https://x"\nlimit = { rate = "1/s" }', "", 'unknown key "limit"; '),
+        ('executor = "http"\nurl = "https://x"\nlimit = { rate = "fast" }', ".limit.rate", "not a rate; write"),
         ('executor = "http"\nurl = "https://x"\nlane = "lo"', ".lane", 'no lane named "lo"; did you mean "low"?'),
         ('executor = "http"\nurl = "https://x"\nsecret = { env = "NO" }', ".secret", "environment variable NO is not"),
         ('executor = "http"\nurl = "https://x"\nsecret = "hunter2!"', "", "Standard Webhooks secret"),

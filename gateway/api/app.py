@@ -47,6 +47,7 @@ def create_app(
     lifespan runs it is tried for in the background, and closed at the end if `close_store`. Data that does not fit
     (StoreMismatch) ends the start.
     """
+    store.expect_flows(registry.flows)
     gateway = Gateway(
         settings=settings,
         store=store,

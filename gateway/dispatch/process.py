@@ -7,6 +7,7 @@ import random
 import signal
 import socket
 import time
+from collections.abc import Mapping
 
 import msgspec
 import structlog
@@ -30,12 +31,12 @@ async def run_dispatcher(settings: Settings, *, redis_url: str) -> None:
 
     Waits for Redis if it is away. Raises ConfigError or StoreMismatch if it can never run.
     """
-    Registry.build(settings)  # what is wrong with the configuration is said before Redis is waited for
+    flows = Registry.build(settings).flows  # what is wrong with the configuration is said before Redis is waited for
     stop = Stop()
     loop = asyncio.get_running_loop()
     for sig in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(sig, stop.ask)
-    store = await _open_store(settings, redis_url, stop)
+    store = await _open_store(settings, redis_url, flows, stop)
     if store is None:
         return
     try:
@@ -44,7 +45,9 @@ async def run_dispatcher(settings: Settings, *, redis_url: str) -> None:
         await store.aclose()
 
 
-async def _open_store(settings: Settings, redis_url: str, stop: Stop) -> Store | None:
+async def _open_store(
+    settings: Settings, redis_url: str, flows: Mapping[str, Mapping[str, int]], stop: Stop
+) -> Store | None:
     delay_s = 0.1
     while not stop.drain.is_set():
         try:
@@ -53,6 +56,7 @@ async def _open_store(settings: Settings, redis_url: str, stop: Stop) -> Store |
                 namespace=settings.gateway.namespace,
                 partitions=settings.gateway.partitions,
                 lanes=settings.lanes.order,
+                flows=flows,
             )
         except StoreUnavailable as error:
             log.warning("waiting for Redis", error=str(error))

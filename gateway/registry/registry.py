@@ -83,6 +83,11 @@ class Registry:
         """The target that a claimed job names, configured or built in; raises NotFound."""
         return self._callback if name == CALLBACK_TARGET else self.submittable(name)
 
+    @property
+    def flows(self) -> dict[str, dict[str, int]]:
+        """The targets whose jobs wait in flows, with their limits."""
+        return {name: flow for name, target in self.targets.items() if (flow := target.flow) is not None}
+
     def callback_config(self, url: str, secret: Secret | str | None = None) -> Any:
         """The http executor's config for one callback; ConfigError (place `callback…`) if it cannot be."""
         return callback_config(self._callback.executor, url, secret)

@@ -12,6 +12,7 @@ from gateway.backoff import RetryPolicy
 from gateway.errors import ConfigError, PluginError
 from gateway.executor import Executor
 from gateway.jobs import CALLBACK_TARGET
+from gateway.limits import Limits, flow_fields
 from gateway.secret import Secret
 from gateway.settings import TARGET_KEYS, SecretSource, TargetSettings, decode, join_place, mend_name
 
@@ -34,7 +35,16 @@ class Target:
     lane: str | None
     timeout_s: float
     retry: RetryPolicy
+    limit: Limits | None = None
+    ordered: bool = False
     place: str = ""
+
+    @property
+    def flow(self) -> dict[str, int] | None:
+        """What the store keeps of the limits; None if the target's jobs wait in the lanes, in no flow of their own."""
+        if self.limit is None and not self.ordered and not self.executor.has_flow:
+            return None
+        return flow_fields(self.limit or Limits(), ordered=self.ordered)
 
 
 def make_target(
@@ -53,7 +63,17 @@ def make_target(
         raise ConfigError(join_place(place, "executor"), f'no executor named "{settings.executor}"; {mend}')
     check_lane(settings.lane, lanes, place)
     config = decode(settings.config, executor.Config, place, secrets=secrets, beside=TARGET_KEYS)
-    return Target(name, executor, config, settings.lane, float(settings.timeout), settings.retry, place)
+    return Target(
+        name,
+        executor,
+        config,
+        settings.lane,
+        float(settings.timeout),
+        settings.retry,
+        settings.limit,
+        settings.ordered,
+        place,
+    )
 
 
 def check_lane(lane: str | None, lanes: Sequence[str], place: str) -> None:
@@ -76,7 +96,7 @@ def check_runnable(target: Target) -> None:
 def callback_target(executors: Mapping[str, Executor[Any]]) -> Target:
     """The built-in target that delivers callbacks."""
     executor = executors[CALLBACK_EXECUTOR]
-    return Target(CALLBACK_TARGET, executor, PerJob(), None, CALLBACK_TIMEOUT_S, CALLBACK_RETRY, "callback")
+    return Target(CALLBACK_TARGET, executor, PerJob(), None, CALLBACK_TIMEOUT_S, CALLBACK_RETRY, place="callback")
 
 
 def callback_config(executor: Executor[Any], url: str, secret: Secret | str | None) -> Any:

@@ -12,6 +12,7 @@ import msgspec
 
 from gateway.durations import Duration, parse_duration
 from gateway.errors import ConfigError
+from gateway.limits import Rate
 from gateway.secret import Secret
 from gateway.settings.checks import FieldFault
 from gateway.settings.secrets import SecretSource, read_secret
@@ -73,6 +74,8 @@ def _read_custom(secrets: SecretSource | None, kind: type, value: object) -> obj
         return parse_duration(value)
     if kind is Secret:
         return read_secret(value, secrets)
+    if kind is Rate:
+        return Rate(value)
     raise TypeError(f"a {kind.__name__} cannot be read from a configuration")
 
 

@@ -12,11 +12,12 @@ from gateway.durations import Duration
 from gateway.errors import ConfigError
 from gateway.jobs import CALLBACK_TARGET
 from gateway.keys import NAME
+from gateway.limits import Limits
 from gateway.settings.checks import NAME_RULE, FieldFault, between
 from gateway.settings.decoding import decode
 from gateway.settings.secrets import SecretSource
 
-TARGET_KEYS = ("executor", "lane", "timeout", "retry")
+TARGET_KEYS = ("executor", "lane", "timeout", "retry", "limit", "ordered")
 TRIGGER_KEYS = ("verifier", "routes", "body_limit")
 _RESERVED = CALLBACK_TARGET.partition(".")[0] + "."
 _MAX_BODY = 64 * 1024 * 1024
@@ -29,6 +30,8 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     lane: str | None = None
     timeout: Duration = Duration(60)
     retry: RetryPolicy = RetryPolicy()
+    limit: Limits | None = None
+    ordered: bool = False
     config: dict[str, Any] = {}
     place: str = ""
 

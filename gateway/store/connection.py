@@ -6,13 +6,10 @@ have taken effect. What is repeated here is decided script by script.
 
 from __future__ import annotations
 
-import asyncio
-
 import redis
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
 from redis.retry import Retry as SyncRetry
 
 from gateway.errors import StoreError, StoreFull, StoreMismatch, StoreUnavailable
@@ -21,7 +18,7 @@ CONNECT_TIMEOUT_S = 1.0
 REPLY_TIMEOUT_S = 1.5
 """Above what any script of ours takes; a gateway answers 503 within 2 s of Redis going silent."""
 
-_UNAVAILABLE = {
+_UNAVAILABLE: dict[str, str] = {
     "LOADING": "is loading its data",
     "READONLY": "is a read-only replica",
     "MASTERDOWN": "is a replica without its primary",
@@ -33,10 +30,23 @@ _UNAVAILABLE = {
     "MISCONF": "cannot write to its disk",
     "NOREPLICAS": "has too few replicas to accept writes",
     "UNBLOCKED": "was failed over",
-    "NOAUTH": "wants a password",
-    "WRONGPASS": "refused the user name or password",
+    "NOAUTH": "wants a password, or refused it",
     "NOPERM": "does not let this user run the scripts",
 }
+
+_WORDS: dict[type[Exception], str] = {
+    redis.exceptions.OutOfMemoryError: "OOM",
+    redis.exceptions.BusyLoadingError: "LOADING",
+    redis.exceptions.ReadOnlyError: "READONLY",
+    redis.exceptions.MasterDownError: "MASTERDOWN",
+    redis.exceptions.ClusterDownError: "CLUSTERDOWN",
+    redis.exceptions.TryAgainError: "TRYAGAIN",
+    redis.exceptions.MovedError: "MOVED",
+    redis.exceptions.AskError: "ASK",
+    redis.exceptions.NoPermissionError: "NOPERM",
+    redis.exceptions.AuthenticationError: "NOAUTH",
+}
+"""The client library takes the word off an error's text where it has a class for it."""
 
 
 def connect(url: str, *, reply_timeout_s: float = REPLY_TIMEOUT_S) -> Redis:
@@ -64,19 +74,27 @@ def connect_sync(url: str, *, reply_timeout_s: float = REPLY_TIMEOUT_S) -> redis
 def store_error(error: Exception) -> StoreError:
     """Redis's or the client library's error as one of ours."""
     text = str(error)
-    word = text.split(" ", 1)[0].rstrip(":").removeprefix("-")
+    word = _word(error, text)
     if word == "OOM" or "OOM command not allowed" in text:
         return StoreFull("Redis is at its memory limit; new work is accepted again when there is room")
     if "GWSCHEMA" in text:
         return StoreMismatch("the data in Redis needs a newer version of event-gateway; upgrade this process")
-    for name, meaning in _UNAVAILABLE.items():
-        if word == name or f"{name} " in text:
-            return StoreUnavailable(f"Redis {meaning} ({name})")
-    if isinstance(error, (redis.ConnectionError, redis.TimeoutError, OSError, asyncio.TimeoutError)):
+    if word in _UNAVAILABLE:
+        return StoreUnavailable(f"Redis {_UNAVAILABLE[word]} ({word})")
+    if isinstance(error, (redis.ConnectionError, redis.TimeoutError, OSError)):
         return StoreUnavailable(f"Redis cannot be reached: {text or type(error).__name__}")
-    if isinstance(error, RedisError):
-        return StoreError(f"Redis refused a script: {text}")
-    return StoreError(text)
+    return StoreError(f"Redis refused a script: {text}")
+
+
+def _word(error: Exception, text: str) -> str:
+    for kind, word in _WORDS.items():
+        if isinstance(error, kind):
+            return word
+    first = text.split(" ", 1)[0].removeprefix("-").rstrip(":")
+    if first in _UNAVAILABLE or first == "OOM":
+        return first
+    # inside a script the word comes later in the text
+    return next((word for word in _UNAVAILABLE if f"{word} " in text), "")
 
 
 __all__ = ["connect", "connect_sync", "store_error"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -39,7 +40,10 @@ def parse_cursor(text: str | None) -> Cursor:
     if not text:
         return Cursor(0, "", "")
     try:
-        return msgspec.json.decode(base64.urlsafe_b64decode(text.encode()), type=Cursor)
+        cursor = msgspec.json.decode(base64.urlsafe_b64decode(text.encode()), type=Cursor)
+        if cursor.index < 0 or not math.isfinite(float(cursor.score or 0)):
+            raise ValueError("out of range")
+        return cursor
     except (msgspec.DecodeError, binascii.Error, UnicodeError, ValueError) as error:
         raise InvalidRequest("bad query", faults=[Fault("cursor", "not a cursor that this API gave out")]) from error
 

@@ -17,6 +17,9 @@ from gateway.store.connection import store_error
 
 Arg = str | bytes | int
 
+PRELUDE = ("prelude", "flows", "endings")
+"""What every script begins with, in this order."""
+
 _REFUSED_AT_MAXMEMORY = {"submit", "schedule_fire"}
 """Scripts that bring new work: without `allow-oom` the server refuses them when it is full, and nothing else."""
 
@@ -42,7 +45,7 @@ def script(name: str) -> Script:
     """The script of that name, ready to be called."""
     directory = lua_directory()
     flags = "#!lua\n" if name in _REFUSED_AT_MAXMEMORY else "#!lua flags=allow-oom\n"
-    source = flags + (directory / "prelude.lua").read_text() + (directory / f"{name}.lua").read_text()
+    source = flags + "".join((directory / f"{part}.lua").read_text() for part in (*PRELUDE, name))
     return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal
 
 from redis.asyncio import Redis
@@ -56,14 +57,22 @@ class Store:
         self.keyspaces = tuple(Keyspace(namespace, partition) for partition in range(partitions))
         self._ids = JobIds()
         self._signing_key = Secret("")
+        self._flows: dict[str, dict[str, int]] = {}
         self._submitters = [Submitter(client, keyspace.prefix) for keyspace in self.keyspaces]
 
     @classmethod
     async def open(
-        cls, url: str, *, namespace: str = "default", partitions: int = 1, lanes: Sequence[str] = ("default",)
+        cls,
+        url: str,
+        *,
+        namespace: str = "default",
+        partitions: int = 1,
+        lanes: Sequence[str] = ("default",),
+        flows: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
     ) -> Store:
         """Connects, and checks that the server and the data in it fit; raises StoreError if they do not."""
         store = cls(connect(url), namespace=namespace, partitions=partitions, lanes=lanes)
+        store.expect_flows(flows)
         try:
             await store.configure()
         except BaseException:
@@ -91,9 +100,7 @@ class Store:
         await self._check_eviction()
         for keyspace in self.keyspaces:
             candidate = "" if keyspace.partition else SigningKey.generate().reveal()
-            schema, partitions, key = await self._run(
-                "configure", keyspace, [self.partitions, candidate, *self.lanes]
-            )
+            schema, partitions, key = await self._run("configure", keyspace, [self.partitions, candidate, *self.lanes])
             if keyspace.partition == 0:
                 self._signing_key = Secret(key.decode())
             if schema > SCHEMA:
@@ -103,11 +110,34 @@ class Store:
                     f"the data in Redis was laid out for {partitions} partitions, the configuration says "
                     f"{self.partitions}: set gateway.partitions = {partitions}, or use another namespace"
                 )
+        for target, fields in self._flows.items():
+            await self.control_flow(target, fields)
 
-    def new_id(self, now_ms: int, *, idempotency_key: str = "") -> str:
-        """A fresh job id; jobs that share an idempotency key share a partition, else it is drawn."""
+    def expect_flows(self, flows: Mapping[str, Mapping[str, int]]) -> None:
+        """Which targets have flows, with what limits (`gateway.limits.flow_fields`); `configure` registers them."""
+        self._flows = {target: dict(fields) for target, fields in flows.items()}
+
+    async def control_flow(self, target: str, fields: Mapping[str, int]) -> None:
+        """Changes limits, pause or breaker of a target; waiting jobs see it at once."""
+        self._flows[target] = {**self._flows.get(target, {}), **fields}
+        args: list[Arg] = [target]
+        for name, value in fields.items():
+            args += (name, value)
+        for partition in self._flow_partitions(target):
+            await self._run("flow_control", self.keyspaces[partition], args)
+
+    def new_id(self, now_ms: int, *, target: str = "", key: str = "", idempotency_key: str = "") -> str:
+        """A fresh job id, in the partition where the job belongs.
+
+        A target with flows has one partition (one per key, where only keys have limits); the other jobs that share an
+        idempotency key share one, and else it is drawn.
+        """
         if self.partitions == 1:
             return self._ids.new(now_ms, 0)
+        fields = self._flows.get(target)
+        if fields is not None:
+            pin = f"{target}:{key}" if key and _only_keys(fields) else target
+            return self._ids.new(now_ms, hashed_partition(pin, self.partitions))
         if idempotency_key:
             return self._ids.new(now_ms, hashed_partition(idempotency_key, self.partitions))
         return self._ids.new(now_ms, random.randrange(self.partitions))  # noqa: S311 (spread, not secrecy)
@@ -210,6 +240,11 @@ class Store:
                 "(CONFIG SET maxmemory-policy noeviction)"
             )
 
+    def _flow_partitions(self, target: str) -> Sequence[int]:
+        if _only_keys(self._flows[target]):
+            return range(self.partitions)
+        return [hashed_partition(target, self.partitions)]
+
     async def _repeatable(self, name: str, keyspace: Keyspace, args: Sequence[Arg]) -> Any:
         # the arguments hold a nonce by which the script knows a repeat, so a lost reply is asked for once more
         try:
@@ -225,3 +260,9 @@ class Store:
 
     def _keyspace(self, job_id: str) -> Keyspace:
         return self.keyspaces[self._partition(job_id)]
+
+
+def _only_keys(fields: Mapping[str, int]) -> bool:
+    """Are there limits for keys, and none for the target as a whole?"""
+    whole = any(fields.get(name) for name in ("concurrency", "interval", "quota"))
+    return not whole and any(value for name, value in fields.items() if name.startswith("key_") or name == "ordered")

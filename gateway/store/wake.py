@@ -26,7 +26,8 @@ async def listen(
     while True:
         pubsub = client.pubsub(ignore_subscribe_messages=True)
         try:
-            await pubsub.ssubscribe(*(channel.decode() for channel in partitions))
+            for channel in partitions:  # one by one: a cluster refuses channels of several slots in one command
+                await pubsub.ssubscribe(channel.decode())
             for partition in partitions.values():
                 on_wake(partition)
             delay_s = _RECONNECT_S[0]

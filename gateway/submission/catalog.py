@@ -23,7 +23,7 @@ class TargetFacts(Protocol):
 class Catalog:
     """What a body may name, and what it does not say: targets, lanes, the window of idempotency keys, new ids.
 
-    `new_id(now_ms, idempotency_key=…)` is `Store.new_id`.
+    `new_id(now_ms, target=…, key=…, idempotency_key=…)` is `Store.new_id`.
     """
 
     targets: Mapping[str, TargetFacts]

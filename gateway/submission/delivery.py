@@ -36,7 +36,7 @@ def _submission(
     target = catalog.targets[match.target]
     route = f"{match.target}#{match.route_index}"
     return Submission(
-        job_id=catalog.new_id(int(now_s * 1000), idempotency_key=together),
+        job_id=catalog.new_id(int(now_s * 1000), target=match.target, key=match.key, idempotency_key=together),
         target=match.target,
         payload=match.payload,
         lane=match.lane or catalog.lane_of(target),

@@ -46,7 +46,7 @@ def parse_submission(text: bytes, catalog: Catalog, *, caller: Caller, now_s: fl
         **dict.fromkeys(("type", "run_after", "scheduled_at", "max_retries", "idempotency_key")),
     )
     return Submission(
-        job_id=catalog.new_id(int(now_s * 1000), idempotency_key=idempotency_key),
+        job_id=catalog.new_id(int(now_s * 1000), target=name, key=body.key or "", idempotency_key=idempotency_key),
         target=name,
         payload=bytes(body.payload),
         lane=lane or catalog.lane_of(target),

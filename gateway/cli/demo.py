@@ -1,5 +1,0 @@
-"""placeholder"""
-
-
-def demo() -> None:
-    """placeholder"""

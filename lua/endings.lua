@@ -1,0 +1,54 @@
+-- Prepended after the flows: how a job ends, and who is told.
+
+-- A UUIDv7 for a job that this script makes itself: its noise is the SHA-1 of its cause, its last byte the
+-- partition (that of the cause, since the new job lies beside it).
+local function derived_id(cause_id, cause)
+  local noise = redis.sha1hex(cause_id .. ' ' .. cause)
+  local ms = string.format('%04x%08x', floor(now_ms / 4294967296), now_ms % 4294967296)
+  local variant = string.sub('89ab', tonumber(string.sub(noise, 1, 1), 16) % 4 + 1, tonumber(string.sub(noise, 1, 1), 16) % 4 + 1)
+  return string.sub(ms, 1, 8) .. '-' .. string.sub(ms, 9, 12) .. '-7' .. string.sub(noise, 2, 4) .. '-' .. variant
+    .. string.sub(noise, 5, 7) .. '-' .. string.sub(noise, 8, 17) .. string.sub(cause_id, 35, 36)
+end
+
+local EVENTS = { succeeded = 's', dead = 'd', cancelled = 'c' }
+local CALLBACK_TARGET = 'gateway.callback'
+local CALLBACK_ATTEMPTS = 8
+
+-- Makes the callback job of a job that has just ended, if its client asked to hear of such an end. `error` is
+-- JSON text or ''. The new job carries the first one's options, so that nothing of it need still exist.
+local function notify(id, job, status, reason, result, error)
+  if not job.callback or not string.find(job.callback, EVENTS[status], 1, true) then return end
+  local new = derived_id(id, status .. ' ' .. (job.token or '') .. ' ' .. text(now_us))
+  local body = call('GET', P .. 'b:' .. id) or '\n'
+  local options = string.sub(body, 1, string.find(body, '\n', 1, true) - 1)
+  local cause = '{"cause":{"job_id":"' .. id .. '","target":"' .. job.target .. '","status":"' .. status
+    .. '","attempts":' .. (job.attempt or 0) .. ',"at_ms":' .. NOW
+    .. ',"reason":"' .. reason .. '"' .. (error ~= '' and (',"error":' .. error) or '') .. '}'
+    .. (options ~= '' and (',"parent":' .. options) or '') .. '}'
+  local rank = 100 * SPAN + new_seq()
+  call('HSET', P .. 'j:' .. new, 'status', 'pending', 'lane', job.lane, 'target', CALLBACK_TARGET, 'rank', text(rank),
+    'attempt', 0, 'max_attempts', CALLBACK_ATTEMPTS, 'created', NOW)
+  call('SET', P .. 'b:' .. new, cause .. '\n' .. result)
+  make_ready(new, job.lane, CALLBACK_TARGET, '', rank, false)
+  woken = true
+  call('HSET', P .. 'j:' .. id, 'callback_id', new)
+  bump('submitted', job.lane, CALLBACK_TARGET)
+end
+
+-- The end of a job: its record, its index, its counter and its callback. `job` has lane, target, attempt, token
+-- and callback. Its leases, lane or due entry is the caller's to remove.
+local function finish(id, job, status, reason, result, error)
+  local jk = P .. 'j:' .. id
+  if status == 'dead' then
+    call('HSET', jk, 'status', status, 'finished', NOW, 'reason', reason)
+    call('ZADD', P .. 'dead', now_ms, id)
+    log(id, log_line('dead', job.attempt, ',"reason":"' .. reason .. '"' .. (job.started and (',"started":' .. job.started) or '')
+      .. (error ~= '' and (',"error":' .. error) or '')))
+  else
+    call('HSET', jk, 'status', status, 'finished', NOW)
+    call('ZADD', P .. 'done', now_ms, id)
+    if status == 'cancelled' then log(id, log_line('cancelled', job.attempt)) end
+  end
+  bump(status, job.lane, job.target)
+  notify(id, job, status, reason, result, error)
+end

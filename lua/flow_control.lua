@@ -1,0 +1,40 @@
+-- Gives a target flows, or changes its limits, pause or breaker; every change is seen by waiting jobs at once.
+--
+-- KEYS  1 prefix
+-- ARGV  1 target, then fields and values: concurrency, interval (us a token), burst, quota, window (us),
+--       key_concurrency, key_interval, key_burst, key_quota, key_window, ordered, paused, open_until (us); 0: no limit
+-- Returns  1 if the target has flows for the first time, 0 if it had them
+local target = ARGV[1]
+if not target or #ARGV % 2 ~= 1 then return redis.error_reply('ERR flow_control: target [field value]…') end
+local known = {}
+for i = 1, #TARGET_LIMITS do known[TARGET_LIMITS[i]] = true end
+for i = 2, #ARGV, 2 do
+  if not known[ARGV[i]] or not tonumber(ARGV[i + 1]) or tonumber(ARGV[i + 1]) < 0 then
+    return redis.error_reply('ERR flow_control: no such limit, or one that is no number from 0: ' .. ARGV[i])
+  end
+end
+
+local key = P .. 'ft:' .. target
+local new = call('HSETNX', key, 'running', 0)
+for i = 2, #ARGV, 2 do call('HSET', key, ARGV[i], ARGV[i + 1]) end
+local t = target_node(target)
+-- the timer speaks of the old rate: target_blocked() arms the right one
+if t.timer > 0 then
+  call('ZREM', P .. 'due', '~' .. target)
+  t.timer = 0
+end
+touch_target(t)
+-- a key that its concurrency blocks has a running job, so a walk of the leases finds them all; a changed rate of a key
+-- is seen when its timer next looks, within 10 s
+local first = 0
+while true do
+  local ids = call('ZRANGE', P .. 'leases', first, first + CHUNK - 1)
+  for i = 1, #ids do
+    local v = call('HMGET', P .. 'j:' .. ids[i], 'target', 'key')
+    if v[1] == target and v[2] then touch_key(key_node(t, v[2])) end
+  end
+  if #ids < CHUNK then break end
+  first = first + CHUNK
+end
+commit()
+return new

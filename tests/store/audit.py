@@ -1,0 +1,29 @@
+"""What must be true of a store whatever happened to it: each job in one place, and the counters agree."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from gateway.jobs import Status
+from tests.store.site import Site
+
+ENDS = (Status.SUCCEEDED, Status.DEAD, Status.CANCELLED)
+
+
+async def audit(site: Site) -> None:
+    """Fails if a job is listed twice or nowhere, or if figures and counters do not add up."""
+    records = await site.records()
+    twice = [job_id for job_id, times in Counter(record.job_id for record in records).items() if times > 1]
+    assert not twice, f"listed more than once: {twice}"
+    by = Counter(record.status for record in records)
+    seen = await site.store.inspect()
+    assert sum(lane.pending for lane in seen.lanes.values()) == by[Status.PENDING]
+    assert seen.due == by[Status.SCHEDULED] + by[Status.RETRYING]
+    assert seen.running == by[Status.RUNNING]
+    assert seen.dead == by[Status.DEAD]
+    assert seen.finished == by[Status.SUCCEEDED] + by[Status.CANCELLED]
+    began = await site.count("submitted") + await site.count("replayed")
+    ended = sum([await site.count(str(status)) for status in ENDS])
+    waiting = sum(by[status] for status in Status if not status.finished)
+    assert began == ended + waiting, f"{began} submitted and replayed, {ended} ended, {waiting} under way"
+    assert await site.count("evicted") == ended - await site.count("replayed") - sum(by[status] for status in ENDS)

@@ -1,0 +1,135 @@
+"""Claiming: lanes strictly in order, what is due in its turn, nothing twice, nothing that has expired."""
+
+from __future__ import annotations
+
+import asyncio
+
+from gateway.store.wake import listen
+from tests.store.site import Site
+
+
+async def test_lower_lane_waits_when_a_higher_one_has_jobs(site: Site) -> None:
+    low, default, critical = [await site.put(4, lane=lane) for lane in ("low", "default", "critical")]
+    worker = site.worker()
+    assert await site.take(worker, 6) == [*critical, *default[:2]]
+    late = await site.put(1, lane="critical")
+    assert await site.take(worker, 100) == [*late, *default[2:], *low]
+
+
+async def test_priority_decides_within_a_lane_and_never_between_lanes(site: Site) -> None:
+    low = await site.put(lane="low", priority=100)
+    urgent = await site.put(lane="default", priority=100)
+    default = await site.put(lane="default", priority=-100)
+    critical = await site.put(lane="critical", priority=-100)
+    assert await site.take(site.worker()) == [*critical, *urgent, *default, *low]
+
+
+async def test_lane_still_drains_last_when_it_is_no_longer_configured(site: Site) -> None:
+    orphan = await site.put(lane="critical")
+    kept = await site.put(lane="low")
+    assert await site.take(site.worker(lanes=["low"])) == [*kept, *orphan]
+
+
+async def test_claim_takes_no_more_than_it_asked_for(site: Site) -> None:
+    ids = await site.put(5)
+    worker = site.worker()
+    exchange = await worker.exchange([], worker.next_claim(3, suspects=True))
+    assert [job.job_id for job in exchange.claimed] == ids[:3]
+    assert exchange.more
+    exchange = await worker.exchange([], worker.next_claim(3, suspects=True))
+    assert [job.job_id for job in exchange.claimed] == ids[3:]
+    assert not exchange.more
+
+
+async def test_no_job_is_given_out_twice_when_many_claim_at_once(site: Site) -> None:
+    ids = await site.put(100)
+    workers = [site.worker(f"d{at}") for at in range(8)]
+    taken = await asyncio.gather(*(site.take(worker, 5) for worker in workers for _ in range(4)))
+    flat = [job_id for each in taken for job_id in each]
+    assert sorted(flat) == sorted(ids)
+
+
+async def test_claimed_job_carries_what_its_attempt_needs(site: Site) -> None:
+    await site.put(lane="low", key="k", max_attempts=3, payload=b"[1]")
+    await site.clock.advance(250)
+    job = (await site.claim(site.worker()))[0]
+    assert (job.attempt, job.max_attempts, job.target, job.lane, job.key) == (1, 3, "resize", "low", "k")
+    assert (job.waited_ms, job.previous_delay_ms, job.suspect, job.body) == (250, 0, False, "\n[1]")
+    record = await site.record(job.job_id)
+    assert (record.status, record.attempts, record.started_ms) == ("running", 1, site.clock.now_ms)
+    assert record.dispatcher == "d1"
+
+
+async def test_scheduled_job_is_given_out_when_it_is_due_and_not_before(site: Site) -> None:
+    ids = await site.put(delay_ms=5000)
+    worker = site.worker()
+    assert await site.status(ids[0]) == "scheduled"
+    await site.clock.advance(4999)
+    exchange = await worker.exchange([], worker.next_claim(9, suspects=True))
+    assert (exchange.claimed, exchange.wake_in_s) == ((), 0.001)
+    await site.clock.advance(1)
+    assert await site.take(worker) == ids
+
+
+async def test_claim_says_when_the_next_job_is_due(site: Site) -> None:
+    worker = site.worker()
+    assert (await worker.exchange([], worker.next_claim(1, suspects=True))).wake_in_s is None
+    await site.put(delay_ms=90_000)
+    await site.put(delay_ms=20_000)
+    assert (await worker.exchange([], worker.next_claim(1, suspects=True))).wake_in_s == 20.0
+
+
+async def test_due_jobs_go_to_the_back_of_their_priority_in_order_of_their_times(site: Site) -> None:
+    third = await site.put(delay_ms=3000)
+    first = await site.put(delay_ms=1000)
+    second = await site.put(delay_ms=2000)
+    urgent = await site.put(delay_ms=3000, priority=1)
+    waiting = await site.put(3)
+    await site.clock.advance(3000)
+    assert await site.take(site.worker()) == [*urgent, *waiting, *first, *second, *third]
+
+
+async def test_all_come_out_in_bounded_steps_when_more_are_due_than_one_claim_promotes(site: Site) -> None:
+    ids = [job_id for _ in range(3) for job_id in await site.put(500, delay_ms=1000)]
+    await site.clock.advance(1000)
+    worker = site.worker()
+    taken = [job_id for _ in range(4) for job_id in await site.take(worker, 500)]
+    assert sorted(taken) == sorted(ids)
+
+
+async def test_expired_job_ends_dead_and_never_runs(site: Site) -> None:
+    expired = await site.put(2, expires_ms=1000)
+    alive = await site.put(expires_ms=1001)
+    await site.clock.advance(1000)
+    assert await site.take(site.worker()) == alive
+    record = await site.record(expired[0])
+    assert (record.status, record.reason, record.attempts, record.started_ms) == ("dead", "expired", 0, None)
+    assert b'"expired"' in record.error
+
+
+async def test_claim_gets_its_fill_when_many_expired_jobs_lie_before_it(site: Site) -> None:
+    await site.put(300, expires_ms=1000)
+    alive = await site.put(3)
+    await site.clock.advance(1000)
+    worker, taken = site.worker(), list[str]()
+    for _ in range(300):
+        exchange = await worker.exchange([], worker.next_claim(3, suspects=True))
+        taken.extend(job.job_id for job in exchange.claimed)
+        if not exchange.more:
+            break
+    assert taken == alive
+
+
+async def test_idle_dispatcher_is_woken_when_work_comes(site: Site) -> None:
+    woken: asyncio.Queue[int] = asyncio.Queue()
+    worker = site.worker("sleeper")
+    listening = asyncio.create_task(listen(site.store.client, "sleeper", site.store.keyspaces, woken.put_nowait))
+    try:
+        async with asyncio.timeout(5):
+            assert {await woken.get() for _ in site.store.keyspaces} == set(range(site.store.partitions))
+            await site.claim(worker)
+            await site.put()
+            assert await woken.get() == site.partition
+    finally:
+        listening.cancel()
+        await asyncio.wait([listening])

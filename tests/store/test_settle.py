@@ -1,0 +1,134 @@
+"""Settling: what an outcome makes of a job, and that only the token's holder writes one."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.jobs import Outcome, Settlement
+from tests.store.site import LEASE_MS, Site
+
+ERROR = '{"type":"timeout","message":"too slow"}'
+
+
+async def test_succeeded_job_keeps_its_result(site: Site) -> None:
+    ids = await site.put()
+    worker = site.worker()
+    job = (await site.claim(worker))[0]
+    await site.clock.advance(40)
+    assert await site.settle(worker, job, "succeeded", result='{"n":1.0}') == "succeeded"
+    record = await site.record(ids[0])
+    assert (record.status, record.result, record.error, record.attempts) == ("succeeded", b'{"n":1.0}', b"", 1)
+    assert record.finished_ms == site.clock.now_ms
+
+
+@pytest.mark.parametrize("reason", ["fatal", "no_target", "exhausted"])
+async def test_dead_job_keeps_its_reason_and_error(site: Site, reason: str) -> None:
+    await site.put()
+    record = await site.record(await site.run("dead", reason=reason, error=ERROR))
+    assert (record.status, record.reason, record.error) == ("dead", reason, ERROR.encode())
+
+
+async def test_retry_waits_its_delay_then_takes_a_place_at_the_back(site: Site) -> None:
+    first = await site.put()
+    await site.run("retry", delay_ms=5000, error=ERROR)
+    record = await site.record(first[0])
+    assert (record.status, record.attempts, record.error) == ("retrying", 1, ERROR.encode())
+    assert record.next_attempt_ms == site.clock.now_ms + 5000
+    await site.clock.advance(4999)
+    assert await site.take(site.worker()) == []
+    others = await site.put(2)
+    await site.clock.advance(1)
+    jobs = await site.claim(site.worker())
+    assert [job.job_id for job in jobs] == [*others, *first]
+    assert (jobs[-1].attempt, jobs[-1].previous_delay_ms) == (2, 5000)
+
+
+async def test_retry_keeps_its_priority(site: Site) -> None:
+    urgent = await site.put(priority=5)
+    await site.run("retry", delay_ms=1)
+    others = await site.put(2)
+    await site.clock.advance(1)
+    assert await site.take(site.worker()) == [*urgent, *others]
+
+
+async def test_job_is_dead_exhausted_when_its_last_attempt_asks_for_a_retry(site: Site) -> None:
+    ids = await site.put(max_attempts=2)
+    await site.run("retry", delay_ms=1)
+    await site.clock.advance(1)
+    await site.run("retry", delay_ms=1, error=ERROR)
+    record = await site.record(ids[0])
+    assert (record.status, record.reason, record.attempts, record.error) == ("dead", "exhausted", 2, ERROR.encode())
+
+
+async def test_released_job_keeps_its_place_and_its_attempt(site: Site) -> None:
+    ids = await site.put(3)
+    worker = site.worker()
+    jobs = await site.claim(worker, 2)
+    await site.put(1)
+    assert await site.settle(worker, jobs[1], "released") == "pending"
+    assert await site.settle(worker, jobs[0], "released") == "pending"
+    assert (await site.record(ids[0])).attempts == 0
+    assert (await site.take(worker))[:3] == ids
+    assert (await site.record(ids[0])).attempts == 1
+
+
+async def test_settlement_counts_when_the_lease_ran_out_and_nobody_took_the_job(site: Site) -> None:
+    await site.put()
+    worker = site.worker()
+    job = (await site.claim(worker))[0]
+    await site.clock.advance(10 * LEASE_MS)
+    assert await site.settle(worker, job, "succeeded") == "succeeded"
+
+
+@pytest.mark.parametrize("outcome", ["succeeded", "retry", "dead", "released", "cancelled"])
+async def test_old_token_is_refused_when_the_job_was_taken_back(site: Site, outcome: Outcome) -> None:
+    ids = await site.put()
+    worker, other = site.worker("slow"), site.worker("other")
+    stale = (await site.claim(worker))[0]
+    await site.reap()
+    assert await site.settle(worker, stale, outcome, result='"late"') == "lost"
+    assert await site.status(ids[0]) == "pending"
+    fresh = (await site.claim(other))[0]
+    assert fresh.token != stale.token
+    assert await site.settle(worker, stale, outcome, result='"late"') == "lost"
+    assert await site.status(ids[0]) == "running"
+    assert await site.settle(other, fresh, "succeeded", result='"mine"') == "succeeded"
+    assert await site.settle(worker, stale, outcome, result='"late"') == "lost"
+    assert (await site.record(ids[0])).result == b'"mine"'
+
+
+async def test_each_settlement_of_a_batch_stands_for_itself(site: Site) -> None:
+    await site.put(4)
+    worker = site.worker()
+    jobs = await site.claim(worker)
+    settlements = [
+        Settlement(jobs[0].job_id, jobs[0].token, "succeeded"),
+        Settlement(jobs[1].job_id, "1:somebody.else", "succeeded"),
+        Settlement("01a22780-5329-7d03-8458-4c0287d2a7ff", "1:d1.1", "dead"),
+        Settlement(jobs[2].job_id, jobs[2].token, "dead", reason="fatal"),
+        Settlement(jobs[0].job_id, jobs[0].token, "succeeded"),
+    ]
+    answers = (await worker.exchange(settlements, None)).settled
+    assert answers == ("succeeded", "lost", "lost", "dead", "duplicate")
+    assert [await site.status(job.job_id) for job in jobs] == ["succeeded", "running", "dead", "running"]
+
+
+async def test_settle_and_claim_go_in_one_exchange(site: Site) -> None:
+    ids = await site.put(2)
+    worker = site.worker()
+    job = (await site.claim(worker, 1))[0]
+    done = Settlement(job.job_id, job.token, "succeeded")
+    exchange = await worker.exchange([done], worker.next_claim(1, suspects=True))
+    assert exchange.settled == ("succeeded",)
+    assert [each.job_id for each in exchange.claimed] == ids[1:]
+
+
+async def test_timeline_tells_every_step_in_order(site: Site) -> None:
+    ids = await site.put(max_attempts=3)
+    await site.run("retry", delay_ms=10, error=ERROR)
+    await site.clock.advance(10)
+    await site.run("succeeded")
+    found = await site.store.find(ids[0])
+    types = [entry.type for entry in found.timeline]
+    assert types == ["accepted", "started", "retrying", "started", "succeeded"]
+    assert [entry.attempt for entry in found.timeline] == [0, 1, 1, 2, 2]

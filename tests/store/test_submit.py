@@ -1,0 +1,134 @@
+"""Taking jobs in: order, verbatim bytes, and one job for every idempotency key."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from gateway.errors import NotFound
+from gateway.jobs import Callback, Options, Status, Submission
+from gateway.store import RetentionLimits, Store
+from tests.store.conftest import Topology
+from tests.store.dump import dump
+from tests.store.site import LANES, Site
+
+NOTHING_KEPT = RetentionLimits(0, 0, 0, 0)
+PAYLOAD = b'{"z":1.0,"a":[],"n":123456789012345678901234567890,"e":1e400,"s":"\xc3\xa9\\u00e9","z":{}}'
+
+
+async def test_jobs_come_out_in_the_order_they_went_in_when_they_are_equals(site: Site) -> None:
+    ids = [job_id for _ in range(6) for job_id in await site.put(9)]
+    worker = site.worker()
+    assert [job_id for _ in range(9) for job_id in await site.take(worker, 7)] == ids
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_jobs_come_out_by_priority_then_age_when_priorities_differ(site: Site, seed: int) -> None:
+    draw = random.Random(seed)
+    jobs = [site.job(priority=draw.choice([-100, -1, 0, 0, 1, 50, 100])) for _ in range(60)]
+    for first in range(0, 60, 20):
+        await site.submit(*jobs[first : first + 20])
+    expected = sorted(jobs, key=lambda job: -job.priority)
+    assert await site.take(site.worker()) == [job.job_id for job in expected]
+
+
+async def test_record_holds_all_that_was_submitted(site: Site) -> None:
+    options = Options(timeout=1.5, tags=("a", "b"), callback=Callback("https://example.com/", ("job.dead",)))
+    job = site.job(payload=PAYLOAD, lane="low", priority=-7, key="k", max_attempts=9, options=options)
+    await site.submit(job)
+    record = await site.record(job.job_id)
+    assert (record.payload, record.options) == (PAYLOAD, options)
+    facts = (record.target, record.status, record.lane, record.priority, record.key, record.max_attempts)
+    assert facts == ("resize", Status.PENDING, "low", -7, "k", 9)
+    assert (record.created_ms, record.attempts, record.started_ms) == (site.clock.now_ms, 0, None)
+
+
+async def test_payload_reaches_the_dispatcher_byte_for_byte(site: Site) -> None:
+    await site.put(payload=PAYLOAD)
+    assert (await site.claim(site.worker()))[0].body.encode() == b"\n" + PAYLOAD
+
+
+async def test_repeat_of_a_key_is_the_first_job_whatever_became_of_it(site: Site) -> None:
+    first = site.once("key")
+    statuses = [(await site.submit(first))[0].status]
+    worker = site.worker()
+    claimed = (await site.claim(worker))[0]
+    statuses.append((await site.submit(site.once("key")))[0].status)
+    await site.settle(worker, claimed, "succeeded")
+    repeat = (await site.submit(site.once("key")))[0]
+    assert (repeat.verdict, repeat.job_id) == ("duplicate", first.job_id)
+    assert [*statuses, repeat.status] == ["pending", "running", "succeeded"]
+
+
+async def test_repeat_of_a_key_with_another_body_is_a_conflict_and_writes_nothing(site: Site) -> None:
+    first = site.once("key", "one")
+    await site.submit(first)
+    before = await dump(site.store)
+    answer = (await site.submit(site.once("key", "other")))[0]
+    assert (answer.verdict, answer.job_id) == ("conflict", first.job_id)
+    assert await dump(site.store) == before
+
+
+async def test_repeat_of_a_key_is_gone_when_the_record_is(site: Site) -> None:
+    first = site.once("key")
+    await site.submit(first)
+    await site.run()
+    await site.worker().upkeep(NOTHING_KEPT, most=10)
+    answer = (await site.submit(site.once("key")))[0]
+    assert (answer.verdict, answer.job_id, answer.status) == ("duplicate", first.job_id, "gone")
+    with pytest.raises(NotFound):
+        await site.record(first.job_id)
+
+
+async def test_key_makes_a_new_job_when_its_window_is_over(site: Site) -> None:
+    await site.submit(site.once("key", window_ms=1))
+    again = site.once("key")
+    async with asyncio.timeout(5):
+        # the window is the one thing that runs on the server's own clock
+        while (answer := (await site.submit(again))[0]).verdict == "duplicate":
+            await asyncio.sleep(0.005)
+    assert (answer.verdict, answer.job_id) == ("accepted", again.job_id)
+
+
+async def test_one_batch_answers_each_job_for_itself_and_in_order(site: Site) -> None:
+    first, plain = site.once("key"), site.job()
+    answers = await site.submit(first, plain, site.once("key"), site.once("key", "other"), plain)
+    verdicts = [each.verdict for each in answers]
+    assert verdicts == ["accepted", "accepted", "duplicate", "conflict", "accepted"]
+    ids = [each.job_id for each in answers]
+    assert ids == [first.job_id, plain.job_id, first.job_id, first.job_id, plain.job_id]
+    assert await site.take(site.worker()) == [first.job_id, plain.job_id]
+
+
+async def test_concurrent_repeats_from_many_processes_make_one_job(site: Site, topology: Topology) -> None:
+    namespace = site.store.keyspaces[0].namespace
+    stores = [
+        await Store.open(topology.url, namespace=namespace, partitions=topology.partitions, lanes=LANES)
+        for _ in range(4)
+    ]
+    try:
+        calls = [store.submit([site.once("key")]) for store in stores for _ in range(10)]
+        answers = [answer[0] for answer in await asyncio.gather(*calls)]
+    finally:
+        for store in stores:
+            await store.aclose()
+    assert sorted(each.verdict for each in answers) == ["accepted", *["duplicate"] * 39]
+    assert len({each.job_id for each in answers}) == 1
+    assert len(await site.take(site.worker())) == 1
+
+
+async def test_jobs_are_spread_over_the_partitions_and_each_is_found(site: Site) -> None:
+    store = site.store
+    jobs = [Submission(store.new_id(site.clock.now_ms), "resize", b"%d" % at) for at in range(60)]
+    answers = await store.submit(jobs)
+    assert [each.job_id for each in answers] == [job.job_id for job in jobs]
+    found = await store.find_many([job.job_id for job in jobs])
+    assert [each.record.payload for each in found if each] == [job.payload for job in jobs]
+    assert len({job.job_id[-2:] for job in jobs}) == store.partitions
+
+
+async def test_jobs_of_one_idempotency_key_lie_in_one_partition(store: Store) -> None:
+    ids = {store.new_id(1, idempotency_key="order 7")[-2:] for _ in range(20)}
+    assert len(ids) == 1
