@@ -7,12 +7,16 @@
 local id, nonce = ARGV[1], ARGV[2]
 if not nonce then return redis.error_reply('ERR cancel: id nonce') end
 local jk = P .. 'j:' .. id
-local v = call('HMGET', jk, 'status', 'lane', 'target', 'attempt', 'callback', 'cancel', 'key')
+local v = call('HMGET', jk, 'status', 'lane', 'target', 'attempt', 'callback', 'cancel', 'key',
+  'token')
 local status = v[1]
 if not status then return 'none' end
 if status == 'cancelled' and v[6] == nonce then return 'cancelled' end
 if status == 'running' then
   call('HSET', jk, 'cancel', nonce)
+  -- a hint, so that it need not wait for the next renewal of the lease
+  local dispatcher = string.match(v[8] or '', ':(.*)%.')
+  if dispatcher then call('SPUBLISH', P .. 'wake:' .. dispatcher, 'cancel ' .. id) end
   return 'asked'
 end
 if status == 'pending' then

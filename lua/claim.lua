@@ -3,24 +3,31 @@
 --
 -- KEYS  1 prefix
 -- ARGV  1 dispatcher id, 2 nonce, 3 n, 4 lease ms, 5 suspects allowed (0 or 1), 6 promote at most,
---       7 heartbeat ms, 8… lanes in order
+--       7 heartbeat ms, 8… per lane 3, in order: name, weight (0 for all: strict order), most ms its first job waits
+--       before it goes ahead of every lane (0: as long as it takes)
 -- Returns  MessagePack: 1 us until the next due job (-1: none), 2 is there more to claim, 3 per job 11: id, attempt,
 --       max attempts, target, lane, key, previous delay ms, created ms, ms it was ready, suspect, body
 local dispatcher, nonce = ARGV[1], ARGV[2]
-local n, lease_ms, suspects_left = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local promote_most, heartbeat_ms = tonumber(ARGV[6]), tonumber(ARGV[7])
-if not (n and lease_ms and suspects_left and promote_most and heartbeat_ms) or #ARGV < 8 then
-  return redis.error_reply('ERR claim: dispatcher nonce n lease_ms suspects promote_most heartbeat_ms lanes')
+local n, lease_ms, suspects_left = whole(ARGV[3], 0), whole(ARGV[4], 1), whole(ARGV[5], 0)
+local promote_most, heartbeat_ms = whole(ARGV[6], 0), whole(ARGV[7], 1)
+if not (n and lease_ms and suspects_left and promote_most and heartbeat_ms) or #ARGV < 10 or (#ARGV - 7) % 3 ~= 0 then
+  return redis.error_reply('ERR claim: dispatcher nonce n lease_ms suspects promote_most heartbeat_ms [lane weight wait]…')
 end
 local dk = P .. 'dispatcher:' .. dispatcher
 
 local lanes, known = {}, {}
-local function add_lane(lane)
-  if not known[lane] then known[lane] = true; lanes[#lanes + 1] = lane end
+local weights, weight_sum, patience = {}, 0, {}
+local function add_lane(lane, weight, most_ms)
+  if known[lane] or lane_paused(lane) then return end
+  known[lane] = true
+  lanes[#lanes + 1] = lane
+  weights[lane] = weight
+  patience[lane] = most_ms
+  weight_sum = weight_sum + weight
 end
-for i = 8, #ARGV do add_lane(ARGV[i]) end
+for i = 8, #ARGV, 3 do add_lane(ARGV[i], tonumber(ARGV[i + 1]) or 0, tonumber(ARGV[i + 2]) or 0) end
 -- lanes that are no longer configured still drain, last
-for i = 1, #LANES do add_lane(LANES[i]) end
+for i = 1, #LANES do add_lane(LANES[i], 0, 0) end
 
 local taken = {}
 local bodies = {}
@@ -247,10 +254,49 @@ local function walk(lane, goal)
   if suspects_met then place_suspects(lane) end
 end
 
+-- Lanes whose first job has waited too long go first, the least urgent lane first: strict order must starve nobody.
+local function serve_overdue()
+  for i = #lanes, 1, -1 do
+    local most_ms = patience[lanes[i]]
+    while most_ms > 0 and #taken < n and budget > 0 and waited_ms(lanes[i]) > most_ms do
+      local before = #taken
+      walk(lanes[i], before + 1)
+      restore()
+      if #taken == before then break end
+    end
+  end
+end
+
+-- Each lane's share of the claim by its weight. What is left over of a share is kept as credit, so that small claims
+-- add up to the weights too; a lane without work keeps none.
+local function serve_weighted()
+  local present, sum = {}, 0
+  for i = 1, #lanes do
+    if weights[lanes[i]] > 0 and call('EXISTS', P .. 'lane:' .. lanes[i]) == 1 then
+      present[#present + 1] = lanes[i]
+      sum = sum + weights[lanes[i]]
+    end
+  end
+  local credits = call('HGETALL', P .. 'credit')
+  local credit = {}
+  for i = 1, #credits, 2 do credit[credits[i]] = tonumber(credits[i + 1]) end
+  call('DEL', P .. 'credit')
+  local free = n - #taken
+  for i = 1, #present do
+    local lane = present[i]
+    local due = math.min((credit[lane] or 0) + free * weights[lane] / sum, 2 * n)
+    local before = #taken
+    if due >= 1 then walk(lane, math.min(n, before + floor(due))) end
+    call('HSET', P .. 'credit', lane, string.format('%.6f', due - (#taken - before)))
+  end
+end
+
 promote()
+serve_overdue()
+if weight_sum > 0 then serve_weighted() end
 for i = 1, #lanes do
-  walk(lanes[i], n)
   if #taken >= n or budget <= 0 then break end
+  walk(lanes[i], n)
 end
 
 call_many('ZADD', P .. 'leases', leases)

@@ -2,20 +2,24 @@
 -- lane ever used, so that a lane taken out of the configuration still drains.
 --
 -- KEYS  1 prefix
--- ARGV  1 partitions, 2 a signing key to keep if there is none yet (or ''), 3… lanes
+-- ARGV  1 partitions, 2 a signing key to keep if there is none yet (or ''), 3 dead jobs kept of each target (or '': as
+--       it is), 4 depth caps as `lane=jobs,…`, each lane at most once (or '': as they are; `-`: none), 5… lanes
 -- Returns  1 schema found, 2 partitions found, 3 the installation's signing key (or '')
-if not tonumber(ARGV[1]) or #ARGV < 3 then return redis.error_reply('ERR configure: partitions key lanes') end
-local conf = P .. 'conf'
+if not tonumber(ARGV[1]) or #ARGV < 5 then return redis.error_reply('ERR configure: partitions key dead caps lanes') end
+if ARGV[3] ~= '' and not tonumber(ARGV[3]) then return redis.error_reply('ERR configure: dead is no number') end
+local conf = P .. 'conf' -- the name shadows what the prelude read, which may be of before
 call('HSETNX', conf, 'schema', SCHEMA)
 call('HSETNX', conf, 'min_writer', SCHEMA)
 call('HSETNX', conf, 'partitions', ARGV[1])
 local lanes = call('HGET', conf, 'lanes') or ''
 if ARGV[2] ~= '' then call('HSETNX', conf, 'signing_key', ARGV[2]) end
-for i = 3, #ARGV do
+for i = 5, #ARGV do
   if not string.find(',' .. lanes .. ',', ',' .. ARGV[i] .. ',', 1, true) then
     lanes = lanes == '' and ARGV[i] or (lanes .. ',' .. ARGV[i])
   end
 end
+if ARGV[3] ~= '' then call('HSET', conf, 'dead_most', ARGV[3]) end
+if ARGV[4] ~= '' then call('HSET', conf, 'lane_caps', ARGV[4]) end
 call('HSET', conf, 'lanes', lanes) -- also what makes this script a probe that writes works
 return { tonumber(call('HGET', conf, 'schema')), tonumber(call('HGET', conf, 'partitions')),
   call('HGET', conf, 'signing_key') or '' }

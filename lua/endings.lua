@@ -35,13 +35,38 @@ local function notify(id, job, status, reason, result, error)
   bump('submitted', job.lane, CALLBACK_TARGET)
 end
 
+-- Removes all that is kept of a finished job, but its place in `dead` or `done`.
+local function forget(id)
+  local v = call('HMGET', P .. 'j:' .. id, 'lane', 'target', 'status')
+  if v[1] then bump('evicted', v[1], v[2]) end
+  if v[3] == 'dead' then call('ZREM', P .. 'dead:' .. v[2], id) end
+  call('UNLINK', P .. 'j:' .. id, P .. 'b:' .. id, P .. 'r:' .. id, P .. 'e:' .. id)
+end
+
+-- Puts a job in the dead-letter queue. A target over its cap loses its own oldest dead, never another's.
+local function bury(id, target)
+  local own = P .. 'dead:' .. target
+  call('ZADD', P .. 'dead', now_ms, id)
+  call('ZADD', own, now_ms, id)
+  local over = DEAD_MOST > 0 and call('ZCARD', own) - DEAD_MOST or 0
+  for _, old in ipairs(over > 0 and call('ZRANGE', own, 0, math.min(over, 2) - 1) or {}) do
+    call('ZREM', P .. 'dead', old)
+    forget(old)
+  end
+end
+
+local function unbury(id, target)
+  call('ZREM', P .. 'dead', id)
+  call('ZREM', P .. 'dead:' .. target, id)
+end
+
 -- The end of a job: its record, its index, its counter and its callback. `job` has lane, target, attempt, token
 -- and callback. Its leases, lane or due entry is the caller's to remove.
 local function finish(id, job, status, reason, result, error)
   local jk = P .. 'j:' .. id
   if status == 'dead' then
     call('HSET', jk, 'status', status, 'finished', NOW, 'reason', reason)
-    call('ZADD', P .. 'dead', now_ms, id)
+    bury(id, job.target)
     log(id, log_line('dead', job.attempt, ',"reason":"' .. reason .. '"' .. (job.started and (',"started":' .. job.started) or '')
       .. (error ~= '' and (',"error":' .. error) or '')))
   else

@@ -9,8 +9,8 @@ if not target or #ARGV % 2 ~= 1 then return redis.error_reply('ERR flow_control:
 local known = {}
 for i = 1, #TARGET_LIMITS do known[TARGET_LIMITS[i]] = true end
 for i = 2, #ARGV, 2 do
-  if not known[ARGV[i]] or not tonumber(ARGV[i + 1]) or tonumber(ARGV[i + 1]) < 0 then
-    return redis.error_reply('ERR flow_control: no such limit, or one that is no number from 0: ' .. ARGV[i])
+  if not known[ARGV[i]] or not whole(ARGV[i + 1], 0) then
+    return redis.error_reply('ERR flow_control: no such limit, or one that is no whole number from 0: ' .. ARGV[i])
   end
 end
 

@@ -188,6 +188,22 @@ end
 
 local function queue_of(lane, k) return P .. 'flow:' .. lane .. ':' .. k.path end
 
+-- How long the first job of a lane has been ready, in ms; 0 for an empty lane.
+local function waited_ms(lane)
+  local id = call('ZRANGE', P .. 'lane:' .. lane, 0, 0)[1]
+  if not id then return 0 end
+  if id == SUSPECTS then
+    id = call('ZRANGE', P .. 'suspect:' .. lane, 0, 0)[1]
+  elseif string.byte(id) == 126 then
+    local path = lane .. ':' .. string.sub(id, 2)
+    local key = call('ZRANGE', P .. 'heads:' .. path, 0, 0)[1]
+    id = key and call('ZRANGE', P .. 'flow:' .. path .. ':' .. key, 0, 0)[1]
+  end
+  local v = id and call('HMGET', P .. 'j:' .. id, 'updated', 'created') or {}
+  local since = v[1] or v[2]
+  return since and math.max(0, now_ms - tonumber(since)) or 0
+end
+
 -- Puts a pending job where a claim will find it, at its rank.
 local function make_ready(id, lane, target, key, rank, suspect)
   waiting(lane, target, 1)

@@ -2,25 +2,17 @@
 --
 -- KEYS  1 prefix
 -- ARGV  lanes
--- Returns  1 scheduled or retrying, 2 running, 3 dead, 4 finished, 5 dispatchers alive, 6 us the oldest due job is late
+-- Returns  1 scheduled, retrying and timers, 2 running, 3 dead, 4 finished, 5 dispatchers alive, 6 us the oldest due job is late
 --       (0: none), 7 counters (names and values), then per lane 2: pending, ms its first job has waited
 local function late_us()
   local first = call('ZRANGE', P .. 'due', 0, 0, 'WITHSCORES')
   return first[1] and math.max(0, now_us - tonumber(first[2])) or 0
 end
-local function waited_ms(lane)
-  local first = call('ZRANGE', P .. 'lane:' .. lane, 0, 1)
-  local id = first[1]
-  if id == SUSPECTS then id = call('ZRANGE', P .. 'suspect:' .. lane, 0, 0)[1] end
-  local created = id and call('HGET', P .. 'j:' .. id, 'created')
-  return created and math.max(0, now_ms - tonumber(created)) or 0
-end
 
 local out = { call('ZCARD', P .. 'due'), call('ZCARD', P .. 'leases'), call('ZCARD', P .. 'dead'), call('ZCARD', P .. 'done'),
   call('ZCOUNT', P .. 'dispatchers', '(' .. NOW, '+inf'), late_us(), call('HGETALL', P .. 'stats') }
 for i = 1, #ARGV do
-  local lane, suspects = P .. 'lane:' .. ARGV[i], call('ZCARD', P .. 'suspect:' .. ARGV[i])
-  out[#out + 1] = call('ZCARD', lane) + suspects - (suspects > 0 and 1 or 0)
+  out[#out + 1] = tonumber(call('HGET', P .. 'waiting', ARGV[i]) or 0)
   out[#out + 1] = waited_ms(ARGV[i])
 end
 return out

@@ -5,8 +5,9 @@
 -- ARGV  1 index (such as lane:default, due, leases, dead, done), 2 order (up or down), 3 score ('': from the start),
 --       4 id, 5 at most
 -- Returns  ids and scores in turn
-local index, down, most = P .. ARGV[1], ARGV[2] == 'down', tonumber(ARGV[5])
+local most = whole(ARGV[5], 1)
 if not most then return redis.error_reply('ERR list: index order score id at_most') end
+local index, down = P .. ARGV[1], ARGV[2] == 'down'
 local first = 0
 if ARGV[3] ~= '' then
   local member = ARGV[4]

@@ -12,7 +12,7 @@
 --   suspect:<lane> ZSET   pending suspects by rank: a dispatcher runs at most one of them at a time
 --   due           ZSET    scheduled and retrying ids, and timers of flows, by due time in us
 --   leases        ZSET    running ids by lease deadline in ms
---   dead, done    ZSET    finished ids by time of finish in ms
+--   dead, done    ZSET    finished ids by time of finish in ms     dead:<target> ZSET the dead of one target
 --   idem:<hash>   STRING  job id, a space, fingerprint
 --   seq           STRING  rank sequence       stats, conf HASH counters; schema, lanes, pauses
 --   waiting       HASH    pending jobs by lane, and by lane:target
@@ -36,12 +36,14 @@ local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 local now_ms = floor(now_us / 1000)
 
-local conf = call('HMGET', P .. 'conf', 'min_writer', 'lanes')
+local conf = call('HMGET', P .. 'conf', 'min_writer', 'lanes', 'lanes_paused', 'lane_caps', 'dead_most')
 if tonumber(conf[1] or 0) > SCHEMA then
   return redis.error_reply('GWSCHEMA the data needs a newer version of event-gateway than this one')
 end
 local LANES = {} -- every lane ever used, in the order in which they were first configured
 for lane in string.gmatch(conf[2] or '', '[^,]+') do LANES[#LANES + 1] = lane end
+local function lane_paused(lane) return conf[3] and string.find(conf[3], ',' .. lane .. ',', 1, true) end
+local DEAD_MOST = tonumber(conf[5] or 0) -- dead jobs kept of each target; 0: not said yet, so all
 
 -- A number as decimal text: tostring() would give 3.51843733234e+15. A score may be passed as a number.
 local function text(number)
@@ -56,11 +58,17 @@ local function call_many(command, key, items)
   end
 end
 
+-- An argument or value as a whole number of at least `least`; nil if it is none, to be found before the first write.
+local function whole(value, least)
+  local number = tonumber(value)
+  if number and number >= least and number < 9007199254740992 and number == floor(number) then return number end
+end
+
 -- The items of a batch: ARGV[at] is a MessagePack array of arrays of `width` values. One argument instead of
 -- thousands spares both ends most of a call's cost. Nil if it is anything else.
 local function batch(at, width)
   local ok, items = pcall(cmsgpack.unpack, ARGV[at] or '')
-  if not ok or type(items) ~= 'table' then return nil end
+  if not ok or type(items) ~= 'table' or (#items == 0 and next(items)) then return nil end
   for i = 1, #items do
     if type(items[i]) ~= 'table' or #items[i] ~= width then return nil end
   end

@@ -4,7 +4,7 @@
 -- KEYS  1 prefix
 -- ARGV  1 at most, 2 max stalls
 -- Returns  per job 2: id, the status it has now (pending, dead, cancelled)
-local most, max_stalls = tonumber(ARGV[1]), tonumber(ARGV[2])
+local most, max_stalls = whole(ARGV[1], 0), whole(ARGV[2], 0)
 if not (most and max_stalls) then return redis.error_reply('ERR reap: at_most max_stalls') end
 
 local out = {}

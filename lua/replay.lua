@@ -17,7 +17,7 @@ for i = 2, #ARGV do
     verdict = 'replayed'
   elseif v[1] == 'dead' then
     local rank = text(class_of(v[4]) * SPAN + new_seq())
-    call('ZREM', P .. 'dead', id)
+    unbury(id, v[3])
     call('HDEL', jk, 'stalls', 'suspect', 'reason', 'finished', 'started', 'token', 'previous', 'expires', 'callback_id',
       'cancel', 'progress')
     call('DEL', P .. 'r:' .. id)

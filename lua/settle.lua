@@ -10,8 +10,13 @@ local jobs = batch(1, 7)
 if not jobs then return redis.error_reply('ERR settle takes a batch of 7 values a job') end
 for i = 1, #jobs do
   local it = jobs[i]
-  if not OUTCOMES[it[3]] or type(it[4]) ~= 'number' or type(it[6]) ~= 'string' or type(it[7]) ~= 'string' then
-    return redis.error_reply('ERR settle: no such outcome, or a value of the wrong type, for job ' .. i)
+  for at = 1, 7 do
+    if type(it[at]) ~= (at == 4 and 'number' or 'string') then
+      return redis.error_reply('ERR settle: value ' .. at .. ' of job ' .. i .. ' has the wrong type')
+    end
+  end
+  if not OUTCOMES[it[3]] or not whole(it[4], 0) then
+    return redis.error_reply('ERR settle: no such outcome, or no such delay, for job ' .. i)
   end
 end
 

@@ -4,7 +4,8 @@
 -- KEYS  1 prefix
 -- ARGV  1 a batch, per job 13: id, lane, target, key, priority (-100..100), delay ms, expires ms (0: never),
 --       max attempts, callback events (of s d c, or ''), idempotency hash (or ''), fingerprint, window ms, body
--- Returns  MessagePack, per job 3: verdict (accepted, duplicate, conflict), job id, status (gone: its record is no more)
+-- Returns  MessagePack, per job 3: verdict (accepted, duplicate, conflict, full), job id, status (gone: its
+--       record is no more)
 local jobs = batch(1, 13)
 if not jobs then return redis.error_reply('ERR submit takes a batch of 13 values a job') end
 for i = 1, #jobs do
@@ -13,6 +14,11 @@ for i = 1, #jobs do
     if type(jobs[i][at]) ~= (numeric and 'number' or 'string') then
       return redis.error_reply('ERR submit: value ' .. at .. ' of job ' .. i .. ' has the wrong type')
     end
+  end
+  local _, _, _, _, priority, delay, expires, attempts, _, hash, _, window = unpack(jobs[i])
+  if not (whole(priority, -100) and priority <= 100 and whole(delay, 0) and whole(expires, 0) and whole(attempts, 1)
+      and whole(window, hash == '' and 0 or 1)) then
+    return redis.error_reply('ERR submit: a number of job ' .. i .. ' is out of range')
   end
 end
 
@@ -25,6 +31,16 @@ local function repeated(hash, fingerprint)
   return { first == fingerprint and 'duplicate' or 'conflict', id, status }
 end
 
+-- How many more pending jobs a lane may take in.
+local rooms = {}
+local function room(lane)
+  if not rooms[lane] then
+    local cap = conf[4] and string.match(',' .. conf[4] .. ',', ',' .. lane .. '=(%d+),')
+    rooms[lane] = cap and tonumber(cap) - tonumber(call('HGET', P .. 'waiting', lane) or 0) or math.huge
+  end
+  return rooms[lane]
+end
+
 local out = {}
 local lanes = {}
 local due = {}
@@ -35,7 +51,9 @@ for i = 1, #jobs do
   local jk = P .. 'j:' .. id
   local status = call('HGET', jk, 'status')
   local reply = status and { 'accepted', id, status } or repeated(hash, fingerprint)
+  if not reply and delay == 0 and room(lane) <= 0 then reply = { 'full', id, '' } end
   if not reply then
+    if delay == 0 then rooms[lane] = rooms[lane] - 1 end
     if not seq then seq = call('INCRBY', P .. 'seq', #jobs) - #jobs end
     local rank = (100 - priority) * SPAN + seq + i
     status = delay > 0 and 'scheduled' or 'pending'

@@ -54,19 +54,21 @@ linux_only = pytest.mark.skipif(sys.platform != "linux", reason="processes are l
 
 @pytest.fixture
 def temporary() -> Iterator[Path]:
-    """A folder for the demo's temporary files, with a path short enough for a socket."""
+    """A folder with one to run in and one for temporary files, its path short enough for a socket."""
     folder = Path(tempfile.mkdtemp(prefix="gwdemo-", dir="/tmp"))
+    (folder / "here").mkdir()
+    (folder / "tmp").mkdir()
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
 def demo(temporary: Path, *arguments: str, **environ: str) -> Iterator[subprocess.Popen[str]]:
-    """The command in an empty folder."""
+    """The command, run in the empty folder `here`."""
     with subprocess.Popen(
         [*COMMAND, *arguments],
-        cwd=tempfile.mkdtemp(dir=temporary.parent, prefix="gwempty-"),
-        env={**os.environ, "TMPDIR": str(temporary), **environ},
+        cwd=temporary / "here",
+        env={**os.environ, "TMPDIR": str(temporary / "tmp"), **environ},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -76,7 +78,6 @@ def demo(temporary: Path, *arguments: str, **environ: str) -> Iterator[subproces
             yield process
         finally:
             process.kill()
-            shutil.rmtree(Path(f"/proc/{process.pid}/cwd").resolve(), ignore_errors=True)
 
 
 def read_until(process: subprocess.Popen[str], part: str) -> str:
@@ -92,7 +93,7 @@ def read_until(process: subprocess.Popen[str], part: str) -> str:
 
 def processes_of(temporary: Path) -> list[str]:
     """The command lines of living processes that were started with this TMPDIR."""
-    mark, found = f"TMPDIR={temporary}\0".encode(), []
+    mark, found = f"TMPDIR={temporary / 'tmp'}\0".encode(), []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             if entry.name.isdigit() and mark in (entry / "environ").read_bytes():
@@ -105,7 +106,7 @@ def assert_nothing_left(temporary: Path) -> None:
     while left := processes_of(temporary):
         assert time.monotonic() < until_s, left
         time.sleep(0.02)
-    assert list(temporary.iterdir()) == []
+    assert [*(temporary / "here").iterdir(), *(temporary / "tmp").iterdir()] == []
 
 
 @linux_only
@@ -159,7 +160,7 @@ def test_demo_fails_and_says_what_was_wrong_when_a_step_does_not_come_out() -> N
 
     told = io.StringIO()
     before = {sig: signal.getsignal(sig) for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    assert play([Step("Look up", wrong), STEPS[0]], console=Console(file=told, width=100)) == 1
+    assert play([Step("Look up", wrong), STEPS[0]], console=Console(file=told, width=300)) == 1
     assert "✗ the sky: expected 'blue', got 'green'" in told.getvalue()
     assert "the end of the log of `gateway dispatch`" in told.getvalue()
     assert STEPS[0].title not in told.getvalue()
@@ -169,7 +170,7 @@ def test_demo_fails_and_says_what_was_wrong_when_a_step_does_not_come_out() -> N
 def test_demo_says_which_process_ended_when_its_configuration_is_wrong(tmp_path: Path) -> None:
     spoilt(tmp_path, {"demo.toml": ('executor = "http"', 'executor = "htp"')})
     told = io.StringIO()
-    assert play(STEPS, console=Console(file=told, width=100), sources=tmp_path) == 1
+    assert play(STEPS, console=Console(file=told, width=300), sources=tmp_path) == 1
     assert "ended with exit code 78" in told.getvalue()
     assert 'did you mean "http"' in told.getvalue()
 

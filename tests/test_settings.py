@@ -117,6 +117,10 @@ def test_every_key_can_be_set_by_its_variable(tmp_path: Path) -> None:
         "host": "0.0.0.0",
         "allow": "10.0.0.0/8",
         "order": "one,two",
+        "policy": "strict",
+        "weights": "one=2,two=1",
+        "max_wait": "low=9s",
+        "max_depth": "low=9",
     }
     for section, kind in SECTIONS.items():
         for field in msgspec.structs.fields(kind):
@@ -126,9 +130,11 @@ def test_every_key_can_be_set_by_its_variable(tmp_path: Path) -> None:
             text = "128" if field.name == "max_headers" else text
             settings = load({full_name(section, field.name): text}, tmp_path)
             value = getattr(getattr(settings, section), field.name)
-            shown = (
-                value.reveal() if isinstance(value, Secret) else ",".join(value) if isinstance(value, tuple) else value
-            )
+            shown = value.reveal() if isinstance(value, Secret) else value
+            if isinstance(value, tuple):
+                shown = ",".join(value)
+            if isinstance(value, dict):
+                shown = ",".join(f"{name}={each}" for name, each in value.items()).replace("9.0", "9s")
             assert str(shown).removesuffix(".0") == text.removesuffix(".0"), field.name
 
 
@@ -219,7 +225,11 @@ def test_file_that_is_not_utf8_is_an_error(tmp_path: Path) -> None:
         ("[lanes]\norder = []", "gateway.toml: lanes.order", "between 1 and 16"),
         ('[lanes]\norder = ["a", "a"]', "gateway.toml: lanes.order[1]", '"a" is named twice'),
         ('[lanes]\norder = ["a b"]', "gateway.toml: lanes.order[0]", "'a b' is not a name"),
-        ('[lanes]\npolicy = "weighted"', "gateway.toml: lanes", 'unknown key "policy"'),
+        ('[lanes]\npolicy = "fair"', "gateway.toml: lanes.policy", "fair"),
+        ('[lanes]\norder = ["a"]\npolicy = "weighted"', "gateway.toml: lanes.weights", "no weight for the lane a"),
+        ("[lanes]\nmax_wait = { slow = 5 }", "gateway.toml: lanes.max_wait.slow", "no such lane"),
+        ("[lanes]\nmax_wait = { low = 0 }", "gateway.toml: lanes.max_wait.low", "between 100ms and 30d"),
+        ("[lanes]\nmax_depth = { low = 0 }", "gateway.toml: lanes.max_depth", ">= 1"),
         ('[retention]\nfinished = "-1s"', "gateway.toml: retention.finished", "not a duration"),
         ("targets.resize = 3", "gateway.toml: targets.resize", "expected a table, got int"),
         ("[targets.resize]", "gateway.toml: targets.resize", 'missing key "executor"'),

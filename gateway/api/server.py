@@ -26,12 +26,12 @@ from gateway.api.gate import StoreGate
 from gateway.api.protocol import GuardedProtocol
 from gateway.errors import ConfigError, StoreUnavailable
 from gateway.logs import configure_logging
+from gateway.opening import make_store
 from gateway.registry import Registry
 from gateway.settings import Settings, load
 from gateway.settings.environment import REDIS_URL, full_name
 from gateway.store import Store
 from gateway.store.apikeys import any_key
-from gateway.store.connection import connect
 from gateway.supervisor import die_with_parent
 
 KEEP_ALIVE_S = 75
@@ -65,7 +65,7 @@ def app_from_environment() -> Starlette:
     """The application as the environment and the working directory's `gateway.toml` configure it: a factory for
     ASGI servers. Raises ConfigError."""
     settings = load(os.environ, Path.cwd())
-    return create_app(settings, make_store(settings), Registry.build(settings), close_store=True)
+    return create_app(settings, open_store(settings), Registry.build(settings), close_store=True)
 
 
 def worker_app() -> Starlette:
@@ -75,16 +75,11 @@ def worker_app() -> Starlette:
     return app_from_environment()
 
 
-def make_store(settings: Settings) -> Store:
+def open_store(settings: Settings) -> Store:
     """The store that the settings name, not connected yet; ConfigError if they name none."""
     if settings.redis_url is None:
         raise ConfigError(f"environment: {REDIS_URL}", "not set; set it to a Redis, or run `gateway up`")
-    return Store(
-        connect(settings.redis_url.reveal()),
-        namespace=settings.gateway.namespace,
-        partitions=settings.gateway.partitions,
-        lanes=settings.lanes.order,
-    )
+    return make_store(settings, settings.redis_url.reveal())
 
 
 async def check_start(settings: Settings, store: Store) -> None:
@@ -145,7 +140,7 @@ def uvicorn_config(app: Any, **more: Any) -> uvicorn.Config:
 
 
 async def _serve_one(settings: Settings, registry: Registry, listener: socket.socket) -> int:
-    store = make_store(settings)
+    store = open_store(settings)
     try:
         await check_start(settings, store)
         server = Server(uvicorn_config(create_app(settings, store, registry)))
@@ -170,7 +165,7 @@ def _serve_many(settings: Settings, listener: socket.socket, workers: int) -> in
 
 
 async def _check_alone(settings: Settings) -> None:
-    store = make_store(settings)
+    store = open_store(settings)
     try:
         await check_start(settings, store)
     finally:

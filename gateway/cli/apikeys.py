@@ -14,6 +14,7 @@ from rich.table import Table
 
 from gateway.apikeys import SCOPES, Scope
 from gateway.cli.environment import load_settings, redis_url, with_redis
+from gateway.opening import make_store
 from gateway.store import Store
 from gateway.store.apikeys import create_key, delete_key, list_keys
 
@@ -58,13 +59,9 @@ def _with_store(work: Callable[[Store], Awaitable[T]]) -> T:
     settings = with_redis(load_settings())
 
     async def run() -> T:
-        store = await Store.open(
-            redis_url(settings),
-            namespace=settings.gateway.namespace,
-            partitions=settings.gateway.partitions,
-            lanes=settings.lanes.order,
-        )
+        store = make_store(settings, redis_url(settings))
         try:
+            await store.configure()
             return await work(store)
         finally:
             await store.aclose()

@@ -15,6 +15,7 @@ import uvloop
 from gateway.api.server import serve as serve_api
 from gateway.cli.environment import load_settings, redis_url, with_redis
 from gateway.dispatch.process import run_dispatcher
+from gateway.registry import Registry
 from gateway.settings import Settings
 from gateway.settings.environment import REDIS_URL, full_name
 from gateway.store.embedded import DATA_DIR, EmbeddedValkey
@@ -38,6 +39,7 @@ def up(
 ) -> None:
     """Everything in one: an embedded Valkey (unless a Redis is configured), a gateway and a dispatcher."""
     settings = load_settings()
+    Registry.build(settings)  # what is wrong is said once, here, and not by each child
     if settings.redis_url is not None:
         raise typer.Exit(
             asyncio.run(_supervise(_everything(settings, redis_url(settings), host, port, workers, processes)))

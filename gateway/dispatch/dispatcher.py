@@ -77,6 +77,7 @@ class Dispatcher:
     ) -> None:
         self.dispatcher_id = dispatcher_id or dispatcher_name()
         self._settings = settings
+        self._lanes = settings.lanes
         self._store = store
         self._registry = registry
         self._redis_url = redis_url
@@ -121,10 +122,16 @@ class Dispatcher:
 
     def _background(self) -> list[Coroutine[Any, Any, None]]:
         kept, gateway = self._settings.retention, self._settings.gateway
-        limits = RetentionLimits(round(kept.finished * 1000), kept.finished_max, round(kept.dead * 1000), kept.dead_max)
+        limits = RetentionLimits(round(kept.finished * 1000), kept.finished_max, round(kept.dead * 1000))
         reap_s = min(1.0, gateway.lease / 10)
         work: list[Coroutine[Any, Any, None]] = [
-            listen(self._store.client, self.dispatcher_id, self._store.keyspaces, self._wake)
+            listen(
+                self._store.client,
+                self.dispatcher_id,
+                self._store.keyspaces,
+                on_wake=self._wake,
+                on_cancel=lambda job_id: self._attempts.end(job_id, "cancelled"),
+            )
         ]
         for loop, worker in zip(self._loops, self._workers, strict=True):
             work.append(loop.run())
@@ -235,4 +242,6 @@ class Dispatcher:
             self._store.lanes,
             lease_ms=self._lease_ms,
             heartbeat_ms=self._lease_ms,
+            weights=self._lanes.shares,
+            max_wait_ms={lane: round(wait * 1000) for lane, wait in self._lanes.max_wait.items()},
         )

@@ -18,6 +18,7 @@ from gateway.dispatch.health import health_app, health_server
 from gateway.dispatch.metrics import DispatchMetrics
 from gateway.egress.client import EgressClient
 from gateway.errors import StoreUnavailable
+from gateway.opening import make_store
 from gateway.registry import Registry
 from gateway.runner import Runner
 from gateway.settings import Settings
@@ -48,22 +49,19 @@ async def run_dispatcher(settings: Settings, *, redis_url: str) -> None:
 async def _open_store(
     settings: Settings, redis_url: str, flows: Mapping[str, Mapping[str, int]], stop: Stop
 ) -> Store | None:
+    store = make_store(settings, redis_url, flows=flows)
     delay_s = 0.1
     while not stop.drain.is_set():
         try:
-            return await Store.open(
-                redis_url,
-                namespace=settings.gateway.namespace,
-                partitions=settings.gateway.partitions,
-                lanes=settings.lanes.order,
-                flows=flows,
-            )
+            await store.configure()
+            return store
         except StoreUnavailable as error:
             log.warning("waiting for Redis", error=str(error))
         try:
             await asyncio.wait_for(stop.drain.wait(), delay_s * random.uniform(0.5, 1.5))  # noqa: S311 (jitter)
         except TimeoutError:
             delay_s = min(2.0, delay_s * 2)
+    await store.aclose()
     return None
 
 

@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, get_origin
+from typing import Any, get_args, get_origin
 
 import msgspec
 
@@ -98,11 +98,24 @@ def _value(place: tuple[str, str], text: str, variable: str) -> object:
     kind: Any = next(concrete_types(fields[key]))
     if get_origin(kind) is tuple:
         return _items(text)
+    if get_origin(kind) is dict:
+        return _pairs(text, next(concrete_types(get_args(kind)[1])), variable)
     if kind is int:
         return _whole_number(text, variable)
     if kind is Duration and re.fullmatch(r"\d+(\.\d+)?", text, re.ASCII):
         return float(text)
     return text
+
+
+def _pairs(text: str, kind: Any, variable: str) -> dict[str, object]:
+    """`critical=70,low=10` as a table."""
+    pairs: dict[str, object] = {}
+    for item in _items(text):
+        name, sign, value = item.partition("=")
+        if not sign:
+            raise ConfigError(f"environment: {variable}", f"expected name=value,…, got {item!r}")
+        pairs[name.strip()] = _whole_number(value.strip(), variable) if kind is int else value.strip()
+    return pairs
 
 
 def _whole_number(text: str, variable: str) -> int:

@@ -19,6 +19,7 @@ from gateway.settings.tables import TargetSettings, TriggerSettings
 
 API_KEY = re.compile(r"gwk_[A-Za-z0-9]{1,64}_[A-Za-z0-9_\-]{16,256}\Z", re.ASCII)
 _MIB = 1024 * 1024
+WEIGHTS = {"critical": 70, "default": 20, "low": 10}
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Count = Annotated[int, Meta(ge=0, le=100_000_000)]
@@ -75,9 +76,18 @@ class EgressSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class LaneSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[lanes]`: the lanes' names, the most urgent first."""
+    """`[lanes]`: the lanes' names, the most urgent first, and how they share the slots.
+
+    `strict`: a lane goes only when those before it are empty. `weighted`: each claim is shared by `weights`, and what a
+    lane leaves free goes to the others. `max_wait`: a lane's first job that has waited longer goes ahead of all.
+    `max_depth`: with so many pending jobs a lane takes no more (503).
+    """
 
     order: tuple[str, ...] = LANES
+    policy: Literal["strict", "weighted"] = "strict"
+    weights: dict[str, Annotated[int, Meta(ge=1, le=1_000_000)]] = msgspec.field(default_factory=lambda: dict(WEIGHTS))
+    max_wait: dict[str, Duration] = {}
+    max_depth: dict[str, Annotated[int, Meta(ge=1, le=1_000_000_000)]] = {}
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.order) <= 16:
@@ -86,6 +96,18 @@ class LaneSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             check_name(f"order[{at}]", name)
             if name in self.order[:at]:
                 raise FieldFault(f"order[{at}]", f'the lane "{name}" is named twice')
+        for field, table in (("max_wait", self.max_wait), ("max_depth", self.max_depth)):
+            for name in set(table) - set(self.order):
+                raise FieldFault(f"{field}.{name}", f"no such lane; there are: {', '.join(self.order)}")
+        for name, wait in self.max_wait.items():
+            between(f"max_wait.{name}", wait, "100ms", "30d")
+        if self.policy == "weighted" and (lacking := [name for name in self.order if name not in self.weights]):
+            raise FieldFault("weights", f"no weight for the lane {lacking[0]}")
+
+    @property
+    def shares(self) -> dict[str, int]:
+        """The weights that the policy goes by; none for strict order."""
+        return self.weights if self.policy == "weighted" else {}
 
     @property
     def default(self) -> str:

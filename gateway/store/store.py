@@ -58,6 +58,7 @@ class Store:
         self._ids = JobIds()
         self._signing_key = Secret("")
         self._flows: dict[str, dict[str, int]] = {}
+        self._rules = ("", "")
         self._submitters = [Submitter(client, keyspace.prefix) for keyspace in self.keyspaces]
 
     @classmethod
@@ -100,7 +101,9 @@ class Store:
         await self._check_eviction()
         for keyspace in self.keyspaces:
             candidate = "" if keyspace.partition else SigningKey.generate().reveal()
-            schema, partitions, key = await self._run("configure", keyspace, [self.partitions, candidate, *self.lanes])
+            schema, partitions, key = await self._run(
+                "configure", keyspace, [self.partitions, candidate, *self._rules, *self.lanes]
+            )
             if keyspace.partition == 0:
                 self._signing_key = Secret(key.decode())
             if schema > SCHEMA:
@@ -116,6 +119,16 @@ class Store:
     def expect_flows(self, flows: Mapping[str, Mapping[str, int]]) -> None:
         """Which targets have flows, with what limits (`gateway.limits.flow_fields`); `configure` registers them."""
         self._flows = {target: dict(fields) for target, fields in flows.items()}
+
+    def expect_rules(self, *, dead_most: int, lane_caps: Mapping[str, int]) -> None:
+        """How many dead jobs of each target are kept, and how many pending ones a lane takes; `configure` writes it."""
+        self._rules = (str(dead_most), ",".join(f"{lane}={most}" for lane, most in lane_caps.items()) or "-")
+
+    async def control_lane(self, lane: str, *, paused: bool) -> None:
+        """Pauses a lane, or lets it go on; raises NotFound if there never was such a lane."""
+        for keyspace in self.keyspaces:
+            if await self._run("lane_control", keyspace, [lane, int(paused)]) == 0:
+                raise NotFound(f"no lane named {lane[:64]!r}; known: {', '.join(self.lanes)}")
 
     async def control_flow(self, target: str, fields: Mapping[str, int]) -> None:
         """Changes limits, pause or breaker of a target; waiting jobs see it at once."""
@@ -226,7 +239,7 @@ class Store:
     async def probe(self) -> None:
         """Raises StoreError unless every partition takes a script that writes."""
         for keyspace in self.keyspaces:
-            await self._run("configure", keyspace, [self.partitions, "", *self.lanes])
+            await self._run("configure", keyspace, [self.partitions, "", "", "", *self.lanes])
 
     async def _check_eviction(self) -> None:
         try:

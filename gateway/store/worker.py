@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -43,17 +43,19 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class RetentionLimits:
-    """How long, and how many at most, finished and dead jobs are kept per partition."""
+    """How long finished and dead jobs are kept, and how many finished ones, per partition."""
 
     finished_ms: int
     finished_most: int
     dead_ms: int
-    dead_most: int
 
 
 @dataclass(slots=True)
 class Worker:
-    """One dispatcher's link to one partition. Every method raises StoreError and may then be called again as it was."""
+    """One dispatcher's link to one partition; without `weights` the lanes go in strict order.
+
+    Every method raises StoreError, and may then be called again as it was.
+    """
 
     client: Redis
     keyspace: Keyspace
@@ -61,6 +63,8 @@ class Worker:
     lanes: tuple[str, ...]
     lease_ms: int
     heartbeat_ms: int
+    weights: Mapping[str, int] = field(default_factory=dict)
+    max_wait_ms: Mapping[str, int] = field(default_factory=dict)
     _claims: int = 0
 
     def next_claim(self, n: int, *, suspects: bool) -> ClaimRequest:
@@ -86,7 +90,7 @@ class Worker:
 
     async def upkeep(self, limits: RetentionLimits, *, most: int) -> tuple[int, bool, int]:
         """Removes up to `most` jobs past their retention: how many, is there more, dispatchers found lost."""
-        args = [limits.finished_ms, limits.finished_most, limits.dead_ms, limits.dead_most, most]
+        args = [limits.finished_ms, limits.finished_most, limits.dead_ms, most]
         removed, more, lost = await self._run("upkeep", args)
         return removed, bool(more), lost
 
@@ -108,7 +112,9 @@ class Worker:
             PROMOTE_MOST,
             self.heartbeat_ms,
         ]
-        return [*head, *self.lanes]
+        for lane in self.lanes:
+            head += (lane, self.weights.get(lane, 0), self.max_wait_ms.get(lane, 0))
+        return head
 
     def _exchange(self, settled: tuple[str, ...], reply: bytes, nonce: str) -> Exchange:
         wake_us, more, claimed = _claim_decoder.decode(reply)

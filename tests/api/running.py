@@ -14,7 +14,7 @@ import httpx
 import uvicorn
 
 from gateway.api import create_app
-from gateway.api.server import make_store, uvicorn_config
+from gateway.api.server import open_store, uvicorn_config
 from gateway.registry import Registry
 from gateway.settings import Settings, load
 from gateway.store import ClaimRequest, Store, Worker
@@ -80,7 +80,7 @@ def settings_for(directory: Path, redis_url: str, namespace: str, **environ: str
 @contextlib.asynccontextmanager
 async def running(settings: Settings) -> AsyncIterator[Running]:
     """Serves until the block ends."""
-    store, registry = make_store(settings), Registry.build(settings)
+    store, registry = open_store(settings), Registry.build(settings)
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     server = QuietServer(uvicorn_config(create_app(settings, store, registry), loop="none"))

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from gateway.api import create_app
-from gateway.api.server import check_start, make_store
+from gateway.api.server import check_start, open_store
 from gateway.errors import ConfigError, StoreMismatch
 from gateway.registry import Registry
 from gateway.store.apikeys import create_key
@@ -119,7 +119,7 @@ async def test_jobs_are_503_and_the_rest_works_when_redis_is_full(tmp_path: Path
 async def test_start_is_refused_when_redis_may_evict(tmp_path: Path) -> None:
     with Server(extra=("--maxmemory-policy", "allkeys-lru")) as server:
         settings = settings_for(tmp_path, server.url, "t")
-        store = make_store(settings)
+        store = open_store(settings)
         app = create_app(settings, store, Registry.build(settings), close_store=True)
         with pytest.raises(StoreMismatch, match="noeviction"):
             async with app.router.lifespan_context(app):
@@ -130,7 +130,7 @@ async def test_start_is_refused_when_an_open_address_has_no_key(
     valkey_server: Server, namespace: str, tmp_path: Path
 ) -> None:
     settings = settings_for(tmp_path, valkey_server.url, namespace, GATEWAY_GATEWAY_HOST="0.0.0.0")
-    store = make_store(settings)
+    store = open_store(settings)
     try:
         with pytest.raises(ConfigError, match="GATEWAY_API_KEY"):
             await check_start(settings, store)
@@ -144,7 +144,7 @@ async def test_unopened_application_opens_its_store_by_itself(
     valkey_server: Server, namespace: str, tmp_path: Path
 ) -> None:
     settings = settings_for(tmp_path, valkey_server.url, namespace)
-    store = make_store(settings)
+    store = open_store(settings)
     app = create_app(settings, store, Registry.build(settings))
     try:
         transport = httpx.ASGITransport(app)

@@ -24,7 +24,7 @@ async def dump(store: Store) -> Dump:
 
 
 async def _value(client: Redis, key: bytes) -> Any:
-    kind = (await client.type(key)).decode()
+    kind = str(await client.type(key), "ascii")  # type: ignore[arg-type]
     reads: dict[str, Any] = {
         "string": client.get,
         "hash": client.hgetall,

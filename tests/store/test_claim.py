@@ -120,16 +120,22 @@ async def test_claim_gets_its_fill_when_many_expired_jobs_lie_before_it(site: Si
     assert taken == alive
 
 
-async def test_idle_dispatcher_is_woken_when_work_comes(site: Site) -> None:
+async def test_dispatcher_is_told_of_work_and_of_cancellations(site: Site) -> None:
     woken: asyncio.Queue[int] = asyncio.Queue()
+    asked: asyncio.Queue[str] = asyncio.Queue()
     worker = site.worker("sleeper")
-    listening = asyncio.create_task(listen(site.store.client, "sleeper", site.store.keyspaces, woken.put_nowait))
+    listening = asyncio.create_task(
+        listen(site.store.client, "sleeper", site.store.keyspaces, on_wake=woken.put_nowait, on_cancel=asked.put_nowait)
+    )
     try:
         async with asyncio.timeout(5):
             assert {await woken.get() for _ in site.store.keyspaces} == set(range(site.store.partitions))
             await site.claim(worker)
             await site.put()
             assert await woken.get() == site.partition
+            job_id = (await site.take(worker))[0]
+            await site.store.cancel(job_id)
+            assert await asked.get() == job_id
     finally:
         listening.cancel()
         await asyncio.wait([listening])

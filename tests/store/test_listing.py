@@ -6,8 +6,8 @@ import pytest
 
 from gateway.errors import InvalidRequest
 from gateway.jobs import Record, Status, Submission
-from gateway.store import RetentionLimits
 from gateway.store.listing import list_jobs
+from tests.store.limits import limits
 from tests.store.site import Site
 
 
@@ -92,7 +92,7 @@ async def test_listing_goes_on_when_the_last_job_of_a_page_is_gone(site: Site) -
     for partition in range(site.store.partitions):
         # the oldest of each partition go, wherever the cursor stands
         worker = Site(site.store, site.clock, partition).worker("keeper")
-        await worker.upkeep(RetentionLimits(10**9, 1, 10**9, 1), most=100)
+        await worker.upkeep(limits(finished_most=1), most=100)
     gone = before - (await site.store.inspect()).finished
     assert gone > 0
     left = {record.job_id for record in await site.records()}

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from gateway.jobs import Callback, Options, Outcome, Settlement
-from gateway.store import RetentionLimits
-from gateway.store.scripts import run
+from gateway.store.scripts import Arg, run
 from tests.store.dump import dump
+from tests.store.limits import limits
 from tests.store.site import Site
 
 OPTIONS = Options(callback=Callback("https://example.com/hook"))
@@ -134,7 +134,7 @@ async def test_extend_changes_nothing_when_repeated(site: Site) -> None:
     await site.clock.advance(10)
 
     async def extend() -> Any:
-        args = [worker.dispatcher_id, worker.lease_ms, worker.heartbeat_ms, msgspec.msgpack.encode(held)]
+        args: list[Arg] = [worker.dispatcher_id, worker.lease_ms, worker.heartbeat_ms, msgspec.msgpack.encode(held)]
         return await run(site.store.client, "extend", site.prefix, args)
 
     await assert_repeatable(site, extend)
@@ -145,8 +145,8 @@ async def test_upkeep_removes_nothing_more_when_repeated(site: Site) -> None:
     for _ in range(3):
         await site.run("succeeded")
     worker = site.worker()
-    limits = RetentionLimits(10**9, 1, 10**9, 1)
-    assert (await worker.upkeep(limits, most=10))[0] == 2
+    kept = limits(finished_most=1)
+    assert (await worker.upkeep(kept, most=10))[0] == 2
     after = await dump(site.store)
-    assert await worker.upkeep(limits, most=10) == (0, False, 0)
+    assert await worker.upkeep(kept, most=10) == (0, False, 0)
     assert await dump(site.store) == after

@@ -8,18 +8,11 @@ import pytest
 
 from gateway.errors import NotFound
 from gateway.jobs import Callback, Options
-from gateway.store import RetentionLimits
 from tests.store.dump import dump
+from tests.store.limits import NOTHING_KEPT, limits
 from tests.store.site import LEASE_MS, Site
 
-DAY_MS = 86_400_000
 KEPT = re.compile(r"\d+:(conf|stats|seq|dispatchers|dispatcher:.*|idem:.*)")
-
-
-def limits(**changes: int) -> RetentionLimits:
-    """Generous limits but for what is given."""
-    kept = {"finished_ms": DAY_MS, "finished_most": 1000, "dead_ms": DAY_MS, "dead_most": 1000} | changes
-    return RetentionLimits(**kept)
 
 
 async def test_job_is_removed_when_it_is_older_than_its_kind_is_kept(site: Site) -> None:
@@ -45,12 +38,24 @@ async def test_oldest_are_removed_when_there_are_more_than_are_kept(site: Site) 
     assert {record.job_id for record in await site.records()} == set(ids[3:])
 
 
+async def test_target_loses_its_own_oldest_dead_when_it_has_more_than_are_kept(site: Site) -> None:
+    site.store.expect_rules(dead_most=2, lane_caps={})
+    await site.store.configure()
+    other = await site.put(target="other")
+    ids = await site.put(5)
+    for _ in range(6):
+        await site.run("dead", reason="fatal")
+        await site.clock.advance(1)
+    assert {record.job_id for record in await site.records()} == {*other, *ids[-2:]}
+    assert await site.count("evicted") == 3
+
+
 async def test_removal_goes_in_bounded_batches_and_says_when_there_is_more(site: Site) -> None:
     await site.put(10)
     for at in range(10):
         await site.run("succeeded" if at % 2 else "dead", reason="" if at % 2 else "fatal")
     worker = site.worker()
-    answers = [await worker.upkeep(limits(finished_most=0, dead_most=0), most=4) for _ in range(4)]
+    answers = [await worker.upkeep(NOTHING_KEPT, most=4) for _ in range(4)]
     assert [(removed, more) for removed, more, _ in answers] == [(4, True), (4, True), (2, False), (0, False)]
     assert await site.count("evicted") == 10
 
@@ -69,7 +74,7 @@ async def test_no_key_is_left_when_every_job_is_finished_and_removed(site: Site)
             await site.store.cancel(record.job_id)
     while (waiting := [record for record in await site.records() if not record.status.finished]) and waiting:
         await site.run("succeeded")
-    while (await site.worker("keeper").upkeep(limits(finished_most=0, dead_most=0), most=7))[1]:
+    while (await site.worker("keeper").upkeep(NOTHING_KEPT, most=7))[1]:
         pass
     for name in ("lost", "runner", "keeper", "reaper"):
         await site.worker(name).leave()

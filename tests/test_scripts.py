@@ -1,0 +1,271 @@
+"""The Lua scripts as such: documented, careful before they write, refused at the memory limit or not, reloadable."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gateway.errors import StoreError, StoreFull
+from gateway.jobs import Callback, Options, Settlement
+from gateway.store import Store
+from gateway.store.connection import connect_sync
+from gateway.store.leases import extend
+from gateway.store.listing import list_jobs
+from gateway.store.scripts import PRELUDE, Arg, lua_directory, run, script
+from tests.servers import Server
+from tests.store.clock import Clock
+from tests.store.dump import dump
+from tests.store.limits import NOTHING_KEPT
+from tests.store.site import LANES, LEASE_MS, Site
+
+FILES = sorted(lua_directory().glob("*.lua"))
+NAMES = [file.stem for file in FILES if file.stem not in PRELUDE]
+NEW_WORK = {"submit", "schedule_fire"}
+"""What must be refused when the server is full: everything else ends work, or makes room."""
+
+JOB_ID = "01a22780-5329-7d03-8458-4c0287d2a700"
+JOB = (JOB_ID, "low", "t", "", 0, 0, 0, 5, "", "", "", 0, "\n{}")
+KEYED = (*JOB[:9], "hash", "f", 1000, "\n{}")
+SETTLED = (JOB_ID, "1:d.1", "retry", 5, "", "", "")
+NUMBERS = ("", "x", "1.5", "-1", "nan", "inf", "1e300")
+
+
+def pack(*items: Sequence[object]) -> bytes:
+    return msgspec.msgpack.encode(items)
+
+
+GOOD: dict[str, list[Arg]] = {
+    "submit": [pack(JOB, KEYED)],
+    "claim": ["d", "d.9", 3, 1000, 1, 10, 1000, "low", 0, 0],
+    "settle": [pack(SETTLED)],
+    "extend": ["d", 1000, 1000, pack((JOB_ID, "1:d.1"))],
+    "reap": [10, 2],
+    "cancel": [JOB_ID, "nonce"],
+    "replay": ["nonce", JOB_ID],
+    "upkeep": [1000, 10, 1000, 5],
+    "inspect": ["low"],
+    "list": ["lane:low", "up", "5", JOB_ID, 3],
+    "lookup": [JOB_ID],
+    "leave": ["d"],
+    "configure": [1, "", "10", "-", "low"],
+    "flow_control": ["t", "concurrency", 2],
+    "lane_control": ["low", 1],
+}
+"""Arguments that each script takes: from these the wrong ones are made."""
+
+REQUIRED = {name: len(args) for name, args in GOOD.items()} | {
+    "replay": 1,
+    "inspect": 0,
+    "lookup": 0,
+    "flow_control": 1,
+}
+NUMERIC: dict[str, Sequence[int]] = {
+    "claim": (2, 3, 4, 5, 6),
+    "extend": (1, 2),
+    "reap": (0, 1),
+    "upkeep": range(4),
+    "list": (4,),
+    "configure": (0,),
+    "flow_control": (2,),
+}
+BATCHES: dict[str, tuple[int, tuple[object, ...]]] = {
+    "submit": (0, KEYED),
+    "settle": (0, SETTLED),
+    "extend": (3, (JOB_ID, "1:d.1")),
+}
+OTHERWISE: dict[str, list[list[Arg]]] = {
+    "claim": [["d", "d.9", 3, 1000, 1, 10, 1000, "low", 0, 0, "default"]],
+    "configure": [[1, "", "x", "", "low"]],
+    "flow_control": [["t", "concurrency"], ["t", "speed", 1]],
+    "lane_control": [["low", 2], ["low", "yes"]],
+}
+"""Arguments that are wrong in a way of their own."""
+
+
+def missing(name: str) -> list[list[Arg]]:
+    """Too few arguments."""
+    return [GOOD[name][:count] for count in range(REQUIRED[name])]
+
+
+def misnumbered(name: str) -> list[list[Arg]]:
+    """A number that is none, is no whole one, or lies below what makes sense."""
+    return [_with(GOOD[name], at, text) for at in NUMERIC.get(name, ()) for text in NUMBERS]
+
+
+def misbatched(name: str) -> list[list[Arg]]:
+    """A batch that is none, or whose second job lacks a value or has one of a wrong type or range."""
+    if name not in BATCHES:
+        return []
+    at, item = BATCHES[name]
+    wrong: list[Sequence[object]] = [item[:-1], (*item, ""), ()]
+    for cell, value in enumerate(item):
+        odd: tuple[object, ...] = ("x", -101, 1.5, float("nan"), 2**60) if isinstance(value, int) else (7,)
+        wrong += [[*item[:cell], each, *item[cell + 1 :]] for each in (None, True, ["x"], *odd)]
+    if name == "submit":
+        wrong.append((*KEYED[:11], 0, "\n{}"))
+    if name == "settle":
+        wrong.append((*SETTLED[:2], "vanished", *SETTLED[3:]))
+    junk: list[bytes] = [b"", b"\xc1", msgspec.msgpack.encode(7), msgspec.msgpack.encode({"a": 1}), pack(item)[:-1]]
+    return [_with(GOOD[name], at, value) for value in [*junk, *(pack(item, each) for each in wrong)]]
+
+
+def _with(args: list[Arg], at: int, value: Arg) -> list[Arg]:
+    return [*args[:at], value, *args[at + 1 :]]
+
+
+@pytest.fixture
+async def site(valkey_cluster: Server, namespace: str) -> AsyncIterator[Site]:
+    """Jobs in every state, on the cluster."""
+    url = f"redis://127.0.0.1:{valkey_cluster.port}/0"
+    store = await Store.open(url, namespace=namespace, partitions=4, lanes=LANES)
+    site = Site(store, Clock(store, 1_700_000_000_000), 3)
+    await settle_in(site)
+    yield site
+    await store.aclose()
+
+
+async def settle_in(site: Site) -> None:
+    """Jobs in every state; a running one is held by `holder`."""
+    options = Options(callback=Callback("https://example.com/"))
+    await site.put(3, lane="critical", options=options)
+    await site.put(2, lane="low", options=options)
+    await site.put(1, delay_ms=60_000)
+    await site.run("dead", reason="fatal")
+    await site.run("succeeded", result="1")
+    await site.run("retry", delay_ms=60_000)
+    await site.claim(site.worker("holder"), 1)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_script_opens_with_what_it_does_and_takes_and_returns(file: Path) -> None:
+    head = re.match(r"(--.*\n)+", file.read_text())
+    assert head, "opens with no comment"
+    if file.stem in PRELUDE:
+        return
+    for word in ("KEYS ", "ARGV ", "Returns "):
+        assert re.search(rf"^-- {word}", head[0], re.MULTILINE), f"its head has no line that begins with {word}"
+    assert not re.match(r"-- (KEYS|ARGV|Returns) ", head[0]), "its head does not begin with what it does"
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_script_takes_one_key_and_makes_all_others_from_it(file: Path) -> None:
+    text = file.read_text()
+    assert set(re.findall(r"KEYS\[(\d+)\]", text)) <= {"1"}
+    assert "gw:" not in re.sub(r"--.*", "", text), "names a key outside of its partition"
+
+
+def test_every_script_is_in_the_table_of_arguments() -> None:
+    assert sorted(GOOD) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_scripts_that_bring_new_work_are_refused_at_the_memory_limit(name: str) -> None:
+    first = script(name).source.partition("\n")[0]
+    assert first == ("#!lua" if name in NEW_WORK else "#!lua flags=allow-oom")
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_script_takes_arguments_that_are_right(site: Site, name: str) -> None:
+    await run(site.store.client, name, site.prefix, GOOD[name])
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_script_changes_nothing_when_an_argument_is_wrong(site: Site, name: str) -> None:
+    before = await dump(site.store)
+    for args in [*missing(name), *misnumbered(name), *misbatched(name), *OTHERWISE.get(name, [])]:
+        assert name in await _refusal(site, name, args), f"{args!r}: the error does not name the script"
+    assert await dump(site.store) == before
+
+
+async def _refusal(site: Site, name: str, args: list[Arg]) -> str:
+    try:
+        await run(site.store.client, name, site.prefix, args)
+    except StoreError as error:
+        return str(error)
+    pytest.fail(f"took {args!r}")
+
+
+async def test_new_work_is_refused_and_the_rest_goes_on_when_the_server_is_full(namespace: str) -> None:
+    with Server() as server:
+        store = await Store.open(server.url, namespace=namespace, lanes=LANES)
+        try:
+            site = Site(store, Clock(store, 1_700_000_000_000), 0)
+            await settle_in(site)
+            await store.client.config_set("maxmemory", "1")
+            before = await dump(store)
+            for jobs in ([site.job()], [site.job(delay_ms=5)], [site.once("key"), site.job()]):
+                with pytest.raises(StoreFull):
+                    await store.submit(jobs)
+            assert await dump(store) == before
+            await _work_on(site, server)
+            await store.client.config_set("maxmemory", "0")
+            await site.put()
+        finally:
+            await store.aclose()
+
+
+async def _work_on(site: Site, server: Server) -> None:
+    """Every transition but new work; each asserts that it took place."""
+    worker = site.worker("full")
+    waiting = await site.claim(worker, 3)
+    outcomes = [
+        Settlement(waiting[0].job_id, waiting[0].token, "succeeded", result='"' + "x" * 10_000 + '"'),
+        Settlement(waiting[1].job_id, waiting[1].token, "released"),
+    ]
+    assert (await worker.exchange(outcomes, None)).settled == ("succeeded", "pending")
+    held = [(waiting[2].job_id, waiting[2].token)]
+    with connect_sync(server.url) as client:
+        assert not extend(client, site.prefix, "full", held, lease_ms=1, heartbeat_ms=LEASE_MS).lost
+    while not (lost := dict(await worker.reap(10, max_stalls=0))):
+        pass
+    assert lost == {waiting[2].job_id: "pending"}
+    records = {record.status: record.job_id for record in await site.records()}
+    await site.store.replay(records["dead"])  # type: ignore[index]
+    assert await site.store.cancel(records["scheduled"]) == "cancelled"  # type: ignore[index]
+    removed, _, _ = await worker.upkeep(NOTHING_KEPT, most=100)
+    assert removed >= 2
+    await worker.leave()
+    await site.store.probe()
+
+
+async def test_flushed_scripts_are_loaded_again_unseen(site: Site) -> None:
+    store, worker = site.store, site.worker("flushed")
+
+    async def flush() -> None:
+        await store.client.script_flush()
+
+    await flush()
+    ids = await site.put(2, lane="critical", priority=100)
+    await flush()
+    first = await site.claim(worker, 1)
+    await flush()
+    done = [Settlement(job.job_id, job.token, "dead", reason="fatal") for job in first]
+    exchange = await worker.exchange(done, worker.next_claim(1, suspects=True))  # two scripts in one write
+    assert exchange.settled == ("dead",)
+    assert [job.job_id for job in (*first, *exchange.claimed)] == ids
+    await flush()
+    with connect_sync(f"redis://127.0.0.1:{store.client.connection_pool.connection_kwargs['port']}/0") as client:
+        held = [(job.job_id, job.token) for job in exchange.claimed]
+        assert not extend(client, site.prefix, "flushed", held, lease_ms=LEASE_MS, heartbeat_ms=LEASE_MS).lost
+    await flush()
+    assert await worker.reap(10, max_stalls=2) == []
+    await flush()
+    await store.replay(ids[0])
+    await flush()
+    assert await store.cancel(ids[0]) == "cancelled"
+    await flush()
+    assert await site.status(ids[0]) == "cancelled"
+    await flush()
+    assert (await list_jobs(store, None, limit=3)).next_cursor
+    await flush()
+    assert (await store.inspect()).running >= 1
+    await flush()
+    await worker.upkeep(NOTHING_KEPT, most=1)
+    await flush()
+    await store.configure()
+    await flush()
+    await worker.leave()

@@ -1,0 +1,23 @@
+"""Waiting for what a test cannot be told of: asked again and again, never longer than a limit."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+
+async def until(true: Callable[[], Awaitable[bool]], *, timeout_s: float = 10.0, every_s: float = 0.01) -> None:
+    """Returns once `true()` is; raises TimeoutError after `timeout_s`."""
+    async with asyncio.timeout(timeout_s):
+        while not await true():  # noqa: ASYNC110  nothing announces it
+            await asyncio.sleep(every_s)
+
+
+def until_sync(true: Callable[[], bool], *, timeout_s: float = 10.0, every_s: float = 0.02) -> None:
+    """As `until`, for tests that have no event loop."""
+    end = time.monotonic() + timeout_s
+    while not true():
+        if time.monotonic() > end:
+            raise TimeoutError(f"not within {timeout_s} s")
+        time.sleep(every_s)
