@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
@@ -15,8 +15,7 @@ import structlog
 C = TypeVar("C", bound=msgspec.Struct)
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(msgspec.Struct, frozen=True, gc=False):
     """The facts of the job that an attempt runs; `created_ms` in Unix milliseconds of the server's clock."""
 
     job_id: str
@@ -47,12 +46,11 @@ class Payload:
         return self._value
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(msgspec.Struct, frozen=True):
     """A success: `value` is any JSON value (kept as the job's result), `meta` facts for the attempt's log."""
 
     value: Any = None
-    meta: dict[str, Any] = field(default_factory=dict)
+    meta: dict[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +83,7 @@ class HttpClient(Protocol):
         """One request; raises EgressDenied (never to be retried) or HttpError with a named `kind`."""
 
 
-@dataclass(slots=True)
-class Attempt(Generic[C]):
+class Attempt(msgspec.Struct, Generic[C]):
     """One run of a job, as its executor sees it.
 
     `deadline` is on the event loop's clock; the runner cancels `execute` there, so an executor only needs it to

@@ -146,7 +146,8 @@ class Claimed(msgspec.Struct, array_like=True):
 @dataclass(frozen=True, slots=True)
 class Record:
     """All that is known of a job. Times are Unix milliseconds, None where absent; `payload`, `result` and `error`
-    are JSON texts (empty: absent) to be handed on verbatim; `attempts` counts those started."""
+    are JSON texts (empty: absent) to be handed on verbatim; `attempts` counts those started; `waiting_on` is the limit
+    that holds a pending job back (empty: none does)."""
 
     job_id: str
     target: str
@@ -172,6 +173,7 @@ class Record:
     options: Options
     callback_job_id: str
     callback_status: str
+    waiting_on: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,14 @@ class Runner:
     rng: random.Random = field(default_factory=random.Random)
     report: Callable[[Any], None] = _ignore
 
-    async def run(self, claimed: Claimed, cancelled: asyncio.Event) -> Settlement:
-        """How the attempt ended. CancelledError passes: who cancels decides whether that is a release or an end."""
+    async def run(
+        self, claimed: Claimed, cancelled: asyncio.Event, *, deadline: Callable[[float], None] | None = None
+    ) -> Settlement:
+        """How the attempt ended. CancelledError passes: who cancels decides whether that is a release or an end.
+
+        The attempt's time is kept here, unless `deadline` is given: it is told the loop's time at which the caller
+        must cancel, and `timed_out` makes the settlement then. One sweep over many attempts costs less than a timer each.
+        """
         try:
             options, payload = unpack_body(claimed.body)
             target = self.registry.target(claimed.target)
@@ -44,7 +50,11 @@ class Runner:
             return _settle(claimed, "dead", reason="no_target", error=encode_error("no_target", str(error)))
         try:
             attempt = self._attempt(claimed, target, options, payload, cancelled)
-            result = await self._execute(target, attempt)
+            if deadline is None:
+                result = await self._in_time(target, attempt)
+            else:
+                deadline(attempt.deadline)
+                result = await target.executor.execute(attempt)
             return _settle(claimed, "succeeded", result=encode_result(result.value))
         except Fatal as failure:
             return _settle(claimed, "dead", reason="fatal", error=error_of(failure))
@@ -53,14 +63,19 @@ class Runner:
         except Exception as failure:  # one job's failure must not be everyone's
             return self._failed(claimed, target, options, failure)
 
-    async def _execute(self, target: Target, attempt: Attempt[Any]) -> Result:
+    def timed_out(self, claimed: Claimed) -> Settlement:
+        """The outcome of an attempt that was cancelled at its deadline."""
+        target = self.registry.target(claimed.target)
+        return self._failed(claimed, target, unpack_body(claimed.body)[0], _out_of_time())
+
+    async def _in_time(self, target: Target, attempt: Attempt[Any]) -> Result:
         limit = asyncio.timeout_at(attempt.deadline)
         try:
             async with limit:
                 return await target.executor.execute(attempt)
         except TimeoutError as failure:
             if limit.expired():
-                raise Retry("the attempt ran out of time", type="timeout") from failure
+                raise _out_of_time() from failure
             raise
 
     def _attempt(
@@ -111,6 +126,10 @@ class Runner:
         if isinstance(failure, Retry) and failure.after is not None:
             delay_s = max(delay_s, failure.after)
         return max(1, round(delay_s * 1000))
+
+
+def _out_of_time() -> Retry:
+    return Retry("the attempt ran out of time", type="timeout")
 
 
 def _settle(

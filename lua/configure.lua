@@ -5,8 +5,8 @@
 -- ARGV  1 partitions, 2 a signing key to keep if there is none yet (or ''), 3 dead jobs kept of each target (or '': as
 --       it is), 4 depth caps as `lane=jobs,…`, each lane at most once (or '': as they are; `-`: none), 5… lanes
 -- Returns  1 schema found, 2 partitions found, 3 the installation's signing key (or '')
-if not tonumber(ARGV[1]) or #ARGV < 5 then return redis.error_reply('ERR configure: partitions key dead caps lanes') end
-if ARGV[3] ~= '' and not tonumber(ARGV[3]) then return redis.error_reply('ERR configure: dead is no number') end
+if not whole(ARGV[1], 1) or #ARGV < 5 then return redis.error_reply('ERR configure: partitions key dead caps lanes') end
+if ARGV[3] ~= '' and not whole(ARGV[3], 0) then return redis.error_reply('ERR configure: dead is no number') end
 local conf = P .. 'conf' -- the name shadows what the prelude read, which may be of before
 call('HSETNX', conf, 'schema', SCHEMA)
 call('HSETNX', conf, 'min_writer', SCHEMA)

@@ -1,4 +1,4 @@
--- Prepended after the flows: how a job ends, and who is told.
+-- Prepended after the flows: how a job ends, who is told, and how a dead one comes back.
 
 -- A UUIDv7 for a job that this script makes itself: its noise is the SHA-1 of its cause, its last byte the
 -- partition (that of the cause, since the new job lies beside it).
@@ -71,9 +71,62 @@ local function finish(id, job, status, reason, result, error)
       .. (error ~= '' and (',"error":' .. error) or '')))
   else
     call('HSET', jk, 'status', status, 'finished', NOW)
-    call('ZADD', P .. 'done', now_ms, id)
+    done[#done + 1] = now_ms
+    done[#done + 1] = id
     if status == 'cancelled' then log(id, log_line('cancelled', job.attempt)) end
   end
+  ended[#ended + 1] = id
   bump(status, job.lane, job.target)
   notify(id, job, status, reason, result, error)
+end
+
+-- Sends a dead job back to its lane: same id, lane and priority, at the back of it; attempts, stalls, reason and result
+-- cleared, the log kept. 'replayed', also where this nonce did it before; 'not_dead'; 'none' if there is no such job.
+-- `max_attempts`: what it may have now, 0 as before.
+local function replay_job(id, nonce, max_attempts)
+  local jk = P .. 'j:' .. id
+  local v = call('HMGET', jk, 'status', 'lane', 'target', 'rank', 'replay', 'key')
+  if v[5] == nonce then return 'replayed' end
+  if not v[1] then return 'none' end
+  if v[1] ~= 'dead' then return 'not_dead' end
+  local rank = text(class_of(v[4]) * SPAN + new_seq())
+  unbury(id, v[3])
+  call('HDEL', jk, 'stalls', 'suspect', 'reason', 'finished', 'started', 'token', 'previous', 'expires', 'callback_id',
+    'cancel', 'progress')
+  call('DEL', P .. 'r:' .. id)
+  call('HSET', jk, 'status', 'pending', 'attempt', 0, 'rank', rank, 'replay', nonce, 'updated', NOW)
+  if max_attempts > 0 then call('HSET', jk, 'max_attempts', max_attempts) end
+  make_ready(id, v[2], v[3], v[6] or '', rank, false)
+  woken = true
+  log(id, log_line('replayed', 0))
+  bump('replayed', v[2], v[3])
+  return 'replayed'
+end
+
+-- Cancels a job, as lua/cancel.lua promises; its answer.
+local function cancel_job(id, nonce)
+  local jk = P .. 'j:' .. id
+  local v = call('HMGET', jk, 'status', 'lane', 'target', 'attempt', 'callback', 'cancel', 'key',
+    'token')
+  local status = v[1]
+  if not status then return 'none' end
+  if status == 'cancelled' and v[6] == nonce then return 'cancelled' end
+  if status == 'running' then
+    call('HSET', jk, 'cancel', nonce)
+    -- a hint, so that it need not wait for the next renewal of the lease
+    local dispatcher = string.match(v[8] or '', ':(.*)%.')
+    if dispatcher then call('SPUBLISH', P .. 'wake:' .. dispatcher, 'cancel ' .. id) end
+    return 'asked'
+  end
+  if status == 'pending' then
+    unmake_ready(id, v[2], v[3], v[7] or '')
+  elseif status == 'scheduled' or status == 'retrying' then
+    call('ZREM', P .. 'due', id)
+    unhold(v[3], v[7] or '', id)
+  else
+    return 'over'
+  end
+  call('HSET', jk, 'cancel', nonce)
+  finish(id, { lane = v[2], target = v[3], attempt = v[4], callback = v[5] }, 'cancelled', '', '', '')
+  return 'cancelled'
 end

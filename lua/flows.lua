@@ -5,6 +5,8 @@
 --   flow:<lane>:<target>:<key>  ZSET  pending ids by rank
 --   ring:<lane>:<target>        ZSET  keys that may run, in turn: class * SPAN + a counter
 --   heads:<lane>:<target>       ZSET  the same keys by the rank of their first job
+--   flows:<lane>                ZSET  `<target>:<key>` of every queue of the lane that is not empty, all of score 0: what
+--                                     listings walk, since a blocked key is in no ring
 --   lane:<lane>                 ZSET  holds one reference `~<target>` at the least of heads
 --   due                         ZSET  holds the timers `~<target>` and `~<target>:<key>` of nodes out of tokens
 --
@@ -233,20 +235,33 @@ local function unmake_ready(id, lane, target, key)
   end
 end
 
+-- Keeps the index of queues that are not empty. Most queues stay as they are, and cost nothing: a key's record says in
+-- which lanes it has jobs, and the jobs without a key, which are never blocked, are in the ring if there are any.
+local function list_queue(k, lane, listed, filled)
+  if filled and not listed then
+    call('ZADD', P .. 'flows:' .. lane, 0, k.path)
+  elseif listed and not filled then
+    call('ZREM', P .. 'flows:' .. lane, k.path)
+  end
+end
+
 -- Puts a key in, or takes it out of, its target's ring and heads in one lane.
 local function place_key(k, lane, blocked)
   local t = k.target
   local path = lane .. ':' .. t.name
   local ring, heads = P .. 'ring:' .. path, P .. 'heads:' .. path
   local head = call('ZRANGE', queue_of(lane, k), 0, 0, 'WITHSCORES')
+  local listed = has_lane(k, lane)
   if head[1] then add_lane_to(k, lane) else drop_lane_from(k, lane) end
   if blocked or not head[1] then
     call('ZREM', ring, k.name)
-    call('ZREM', heads, k.name)
+    local was_head = call('ZREM', heads, k.name) == 1
+    list_queue(k, lane, listed or k.keyless and was_head, head[1])
     return
   end
   local class = class_of(head[2])
   local now_at = call('ZSCORE', ring, k.name)
+  list_queue(k, lane, listed or k.keyless and now_at, true)
   if not now_at or class_of(now_at) ~= class then
     -- new, or its head is of another class now: at the back of that class
     t.turn = t.turn + 1
@@ -341,10 +356,11 @@ local function restore()
   touched_targets = {}
 end
 
--- The end of a script that changed something: flows restored, counters written, an idle dispatcher woken if there is
--- work that was not there.
+-- The end of a script that changed something: flows restored, counters written, those told who wait for a job that
+-- ended, an idle dispatcher woken if there is work that was not there.
 local function commit()
   restore()
   flush_counters()
+  tell_waiters()
   if woken then wake_one() end
 end

@@ -1,5 +1,5 @@
 -- Prepended to every script: the clock, the keyspace, and the few steps that several transitions share. After it come
--- flows.lua (limits and fair turns) and endings.lua (how a job ends).
+-- flows.lua (limits and fair turns), endings.lua (how a job ends) and intake.lua (how it comes in).
 --
 -- KEYS[1] is the partition's prefix, `gw:{namespace:partition}:`; every key is that prefix and one of
 --   j:<id>        HASH    the job: status lane target rank attempt max_attempts created, and where they apply
@@ -19,6 +19,9 @@
 --   dispatcher:<id> HASH  last claim: nonce, ids
 --   dispatchers   ZSET    dispatchers by when their heartbeat runs out, in ms
 --   idle          ZSET    dispatchers whose last claim came back short, oldest first
+--   waiters       HASH    processes that wait for a job's end, by job id: names with commas
+--   replay:<id>   HASH    a bulk replay: what is asked for (control partition) and how far this partition is
+--   replays       ZSET    bulk replays under way, by when they began in ms (control partition)
 --
 -- A token is `attempt:nonce`. It stays on the job after its settle, so that a repeated settle is known as such;
 -- whatever takes a job away from its holder clears it.
@@ -75,27 +78,43 @@ local function batch(at, width)
   return items
 end
 
-local bumps = {}
+-- `<lane>:<target>`; jobs of a batch mostly share it, and joining strings is what a short script spends its time on.
+local last_lane, last_target, last_path
+local function path_of(lane, target)
+  if lane ~= last_lane or target ~= last_target then
+    last_lane, last_target, last_path = lane, target, lane .. ':' .. target
+  end
+  return last_path
+end
+
+local bumps = {} -- counter -> path -> how many
 local function bump(counter, lane, target, n)
-  local field = counter .. ':' .. lane .. ':' .. target
-  bumps[field] = (bumps[field] or 0) + (n or 1)
+  local path = path_of(lane, target)
+  local of = bumps[counter]
+  if not of then of = {}; bumps[counter] = of end
+  of[path] = (of[path] or 0) + (n or 1)
 end
 
 local waits = {}
 -- Counts jobs that begin (n > 0) or cease to be pending in a lane.
 local function waiting(lane, target, n)
-  local path = lane .. ':' .. target
+  local path = path_of(lane, target)
   waits[lane] = (waits[lane] or 0) + n
   waits[path] = (waits[path] or 0) + n
 end
 
--- Writes the counters.
+local done = {} -- times and ids of the jobs that ended well or were cancelled
+
+-- Writes the counters, and the finished into their index.
 local function flush_counters()
-  for field, n in pairs(bumps) do call('HINCRBY', P .. 'stats', field, n) end
+  for counter, of in pairs(bumps) do
+    for path, n in pairs(of) do call('HINCRBY', P .. 'stats', counter .. ':' .. path, n) end
+  end
   for field, n in pairs(waits) do
     if n ~= 0 and call('HINCRBY', P .. 'waiting', field, n) == 0 then call('HDEL', P .. 'waiting', field) end
   end
-  bumps, waits = {}, {}
+  call_many('ZADD', P .. 'done', done)
+  bumps, waits, done = {}, {}, {}
 end
 
 -- Adds a line to a job's attempt log; the oldest lines go when it grows over LOG_BYTES.
@@ -120,6 +139,24 @@ local function wake_one()
     local idle = call('ZPOPMIN', P .. 'idle')
     if not idle[1] then return end
     if call('SPUBLISH', P .. 'wake:' .. idle[1], '') > 0 then return end
+  end
+end
+
+local ended = {} -- ids of the jobs that this script ends
+
+-- Tells the processes that wait for jobs that these ended. While nobody waits it costs one EXISTS a script.
+local function tell_waiters()
+  if #ended == 0 or call('EXISTS', P .. 'waiters') == 0 then return end
+  for first = 1, #ended, CHUNK do
+    local last = math.min(first + CHUNK - 1, #ended)
+    local found = call('HMGET', P .. 'waiters', unpack(ended, first, last))
+    for i = first, last do
+      local names = found[i - first + 1]
+      if names then
+        for name in string.gmatch(names, '[^,]+') do call('SPUBLISH', P .. 'ended:' .. name, ended[i]) end
+        call('HDEL', P .. 'waiters', ended[i])
+      end
+    end
   end
 end
 

@@ -31,60 +31,22 @@ local function repeated(hash, fingerprint)
   return { first == fingerprint and 'duplicate' or 'conflict', id, status }
 end
 
--- How many more pending jobs a lane may take in.
-local rooms = {}
-local function room(lane)
-  if not rooms[lane] then
-    local cap = conf[4] and string.match(',' .. conf[4] .. ',', ',' .. lane .. '=(%d+),')
-    rooms[lane] = cap and tonumber(cap) - tonumber(call('HGET', P .. 'waiting', lane) or 0) or math.huge
-  end
-  return rooms[lane]
-end
-
 local out = {}
-local lanes = {}
-local due = {}
 local seq
 for i = 1, #jobs do
   local id, lane, target, key, priority, delay, expires, max_attempts, callback, hash, fingerprint, window, body =
     unpack(jobs[i])
-  local jk = P .. 'j:' .. id
-  local status = call('HGET', jk, 'status')
+  local status = call('HGET', P .. 'j:' .. id, 'status')
   local reply = status and { 'accepted', id, status } or repeated(hash, fingerprint)
   if not reply and delay == 0 and room(lane) <= 0 then reply = { 'full', id, '' } end
   if not reply then
-    if delay == 0 then rooms[lane] = rooms[lane] - 1 end
     if not seq then seq = call('INCRBY', P .. 'seq', #jobs) - #jobs end
-    local rank = (100 - priority) * SPAN + seq + i
-    status = delay > 0 and 'scheduled' or 'pending'
-    local fields = { 'status', status, 'lane', lane, 'target', target, 'rank', text(rank), 'attempt', 0,
-      'max_attempts', max_attempts, 'created', NOW }
-    if key ~= '' then fields[#fields + 1] = 'key'; fields[#fields + 1] = key end
-    if delay > 0 then fields[#fields + 1] = 'run_at'; fields[#fields + 1] = text(now_ms + delay) end
-    if expires > 0 then fields[#fields + 1] = 'expires'; fields[#fields + 1] = text(now_ms + expires) end
-    if callback ~= '' then fields[#fields + 1] = 'callback'; fields[#fields + 1] = callback end
-    call('HSET', jk, unpack(fields))
-    call('SET', P .. 'b:' .. id, body)
+    status = accept(seq + i, id, lane, target, key, priority, delay, nil, expires, max_attempts, callback, body)
     if hash ~= '' then call('SET', P .. 'idem:' .. hash, id .. ' ' .. fingerprint, 'PX', window) end
-    if delay > 0 then
-      due[#due + 1] = now_us + delay * 1000
-      due[#due + 1] = id
-    elseif target_node(target) then
-      make_ready(id, lane, target, key, rank, false)
-    else
-      local list = lanes[lane]
-      if not list then list = {}; lanes[lane] = list end
-      list[#list + 1] = rank
-      list[#list + 1] = id
-      waiting(lane, target, 1)
-    end
-    bump('submitted', lane, target)
     reply = { 'accepted', id, status }
   end
   out[i] = reply
 end
-for lane, list in pairs(lanes) do call_many('ZADD', P .. 'lane:' .. lane, list) end
-call_many('ZADD', P .. 'due', due)
-if seq then woken = true end
+place_accepted()
 commit()
 return cmsgpack.pack(out)

@@ -92,12 +92,16 @@ def read_until(process: subprocess.Popen[str], part: str) -> str:
 
 
 def processes_of(temporary: Path) -> list[str]:
-    """The command lines of living processes that were started with this TMPDIR."""
-    mark, found = f"TMPDIR={temporary / 'tmp'}\0".encode(), []
+    """The command lines of living processes that were started with this TMPDIR, or name it (a Valkey writes its
+    title over its environment), or work in it."""
+    folder, found = os.fsencode(temporary / "tmp"), []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
-            if entry.name.isdigit() and mark in (entry / "environ").read_bytes():
-                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+            if entry.name.isdigit():
+                command = (entry / "cmdline").read_bytes()
+                traces = (entry / "environ").read_bytes(), command, os.fsencode((entry / "cwd").readlink())
+                if any(folder in trace for trace in traces):
+                    found.append(command.replace(b"\0", b" ").decode())
     return found
 
 

@@ -15,7 +15,7 @@ from gateway.store import Store
 from gateway.store.connection import connect_sync
 from gateway.store.leases import extend
 from gateway.store.listing import list_jobs
-from gateway.store.scripts import PRELUDE, Arg, lua_directory, run, script
+from gateway.store.scripts import PARTS, PRELUDE, Arg, lua_directory, run, script
 from tests.servers import Server
 from tests.store.clock import Clock
 from tests.store.dump import dump
@@ -23,7 +23,8 @@ from tests.store.limits import NOTHING_KEPT
 from tests.store.site import LANES, LEASE_MS, Site
 
 FILES = sorted(lua_directory().glob("*.lua"))
-NAMES = [file.stem for file in FILES if file.stem not in PRELUDE]
+SHARED = {*PRELUDE, *(part for parts in PARTS.values() for part in parts)}
+NAMES = [file.stem for file in FILES if file.stem not in SHARED]
 NEW_WORK = {"submit", "schedule_fire"}
 """What must be refused when the server is full: everything else ends work, or makes room."""
 
@@ -45,11 +46,17 @@ GOOD: dict[str, list[Arg]] = {
     "extend": ["d", 1000, 1000, pack((JOB_ID, "1:d.1"))],
     "reap": [10, 2],
     "cancel": [JOB_ID, "nonce"],
-    "replay": ["nonce", JOB_ID],
+    "replay": ["nonce", 0, JOB_ID],
+    "replay_start": ["r", "{}", 3],
+    "replay_some": ["r", "", "", 0, 1_800_000_000_000, 5, 1000, 1, 0, 10],
+    "replay_end": ["r", "stopped"],
+    "await_end": ["p", "wait", JOB_ID],
     "upkeep": [1000, 10, 1000, 5],
     "inspect": ["low"],
     "list": ["lane:low", "up", "5", JOB_ID, 3],
-    "lookup": [JOB_ID],
+    "list_queued": ["low", "t:k", "5", JOB_ID, "", 3],
+    "lookup": ["whole", JOB_ID],
+    "targets": ["t"],
     "leave": ["d"],
     "configure": [1, "", "10", "-", "low"],
     "flow_control": ["t", "concurrency", 2],
@@ -58,9 +65,11 @@ GOOD: dict[str, list[Arg]] = {
 """Arguments that each script takes: from these the wrong ones are made."""
 
 REQUIRED = {name: len(args) for name, args in GOOD.items()} | {
-    "replay": 1,
+    "replay": 2,
+    "await_end": 2,
     "inspect": 0,
-    "lookup": 0,
+    "lookup": 1,
+    "targets": 0,
     "flow_control": 1,
 }
 NUMERIC: dict[str, Sequence[int]] = {
@@ -69,6 +78,10 @@ NUMERIC: dict[str, Sequence[int]] = {
     "reap": (0, 1),
     "upkeep": range(4),
     "list": (4,),
+    "list_queued": (5,),
+    "replay": (1,),
+    "replay_start": (2,),
+    "replay_some": range(3, 10),
     "configure": (0,),
     "flow_control": (2,),
 }
@@ -78,6 +91,9 @@ BATCHES: dict[str, tuple[int, tuple[object, ...]]] = {
     "extend": (3, (JOB_ID, "1:d.1")),
 }
 OTHERWISE: dict[str, list[list[Arg]]] = {
+    "replay_end": [["r", "running"]],
+    "await_end": [["p", "sleep", JOB_ID]],
+    "lookup": [["long", JOB_ID]],
     "claim": [["d", "d.9", 3, 1000, 1, 10, 1000, "low", 0, 0, "default"]],
     "configure": [[1, "", "x", "", "low"]],
     "flow_control": [["t", "concurrency"], ["t", "speed", 1]],
@@ -144,7 +160,7 @@ async def settle_in(site: Site) -> None:
 def test_script_opens_with_what_it_does_and_takes_and_returns(file: Path) -> None:
     head = re.match(r"(--.*\n)+", file.read_text())
     assert head, "opens with no comment"
-    if file.stem in PRELUDE:
+    if file.stem in SHARED:
         return
     for word in ("KEYS ", "ARGV ", "Returns "):
         assert re.search(rf"^-- {word}", head[0], re.MULTILINE), f"its head has no line that begins with {word}"

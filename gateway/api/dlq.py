@@ -20,10 +20,12 @@ async def list_dead(call: Call) -> Reply:
     query.done()
 
     def keep(record: Record) -> bool:
-        return (target is None or record.target == target) and (reason is None or record.reason == reason)
+        return reason is None or record.reason == reason
 
     store = call.gateway.store
-    page = await call.in_time(lambda: list_jobs(store, Status.DEAD, limit=limit, cursor=cursor, keep=keep))
+    page = await call.in_time(
+        lambda: list_jobs(store, Status.DEAD, limit=limit, cursor=cursor, target=target, keep=keep)
+    )
     return json_reply(render_page(page))
 
 

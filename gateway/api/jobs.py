@@ -84,14 +84,12 @@ async def list_all(call: Call) -> Reply:
     query.done()
 
     def keep(record: Record) -> bool:
-        return (
-            (target is None or record.target == target)
-            and (lane is None or record.lane == lane)
-            and (tag is None or tag in record.options.tags)
-        )
+        return tag is None or tag in record.options.tags
 
     store = call.gateway.store
-    page = await call.in_time(lambda: list_jobs(store, status, limit=limit, cursor=cursor, keep=keep))
+    page = await call.in_time(
+        lambda: list_jobs(store, status, limit=limit, cursor=cursor, lane=lane, target=target, keep=keep)
+    )
     return json_reply(render_page(page))
 
 

@@ -13,7 +13,10 @@ from gateway.store.listing import Cursor, parse_cursor
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 100
-MAX_INDEX = 64
+MAX_INDEX = 1000
+MAX_MEMBER = 256
+"""Characters of a job id, or of what names a flow: `~<target>:<key>`."""
+
 _SCORE = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?(e\+?[0-9]{1,2})?\Z", re.ASCII)
 _STATUSES = {status.value: status for status in Status}
 
@@ -74,6 +77,6 @@ class Query:
 
 def _is_place(at: Cursor) -> bool:
     """Whether the cursor could be an entry of an index: it goes into a script as it is."""
-    if not at.score and not at.job_id:
+    if not at.score and not at.job_id and not at.queue:
         return True
-    return _SCORE.match(at.score) is not None and 1 <= len(at.job_id) <= 64
+    return _SCORE.match(at.score) is not None and 1 <= len(at.job_id) <= MAX_MEMBER and len(at.queue) <= MAX_MEMBER

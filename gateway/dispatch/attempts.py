@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
 from gateway.jobs import Claimed, Settlement
 from gateway.runner import Runner
 
-End = Literal["cancelled", "released", "lost"]
+End = Literal["cancelled", "released", "lost", "timeout"]
+
+SWEEP_S = 0.05
+"""How often deadlines are looked at: a timer for each attempt would cost more than a short job itself."""
 
 
-@dataclass(slots=True, eq=False)
 class Running:
-    """A job that this process holds: `end` says what its cancellation means, `started_s` is loop time."""
+    """A job that this process holds: `end` says what its cancellation means; times are the loop's."""
 
-    claimed: Claimed
-    cancelled: asyncio.Event
-    started_s: float
-    task: asyncio.Task[None] | None = None
-    end: End = "released"
+    __slots__ = ("cancelled", "claimed", "deadline_s", "end", "started_s", "task")
+
+    def __init__(self, claimed: Claimed, started_s: float) -> None:
+        self.claimed = claimed
+        self.cancelled = asyncio.Event()
+        self.started_s = started_s
+        self.deadline_s = math.inf
+        self.task: asyncio.Task[None] | None = None
+        self.end: End = "released"
+
+    def set_deadline(self, deadline_s: float) -> None:
+        self.deadline_s = deadline_s
 
 
 class Attempts:
@@ -34,6 +43,7 @@ class Attempts:
         self._active = 0
         self._idle = asyncio.Event()
         self._idle.set()
+        self._sweep: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
         self._empty.set()
 
@@ -43,31 +53,50 @@ class Attempts:
         return self._active
 
     def start(self, claimed: Claimed) -> None:
-        """Starts an attempt as a task of its own."""
+        """Starts an attempt as a task of its own; an older one of the same job has lost its lease."""
+        self.end(claimed.job_id, "lost")
         loop = asyncio.get_running_loop()
-        running = Running(claimed, asyncio.Event(), loop.time())
+        running = Running(claimed, loop.time())
         self.held[claimed.job_id] = running
         self._active += 1
         self._idle.clear()
         self._empty.clear()
         running.task = loop.create_task(self._run(running))
+        if self._sweep is None:
+            self._sweep = loop.call_later(SWEEP_S, self._end_overdue)
 
-    def forget(self, job_id: str) -> Running | None:
-        """The job is settled, or lost: its lease needs no more renewal."""
-        running = self.held.pop(job_id, None)
+    def forget(self, job_id: str, token: str) -> Running | None:
+        """The attempt is settled, or lost: its lease needs no more renewal. A later one of the same job is kept."""
+        running = self.held.get(job_id)
+        if running is None or running.claimed.token != token:
+            return None
+        del self.held[job_id]
         if not self.held:
             self._empty.set()
         return running
 
-    def end(self, job_id: str, end: End) -> None:
-        """Cancels a running attempt: its job ends cancelled, is released, or was lost to another dispatcher."""
+    def end(self, job_id: str, end: End, *, token: str = "") -> None:
+        """Cancels a running attempt: its job ends cancelled, is released, or was lost to another dispatcher.
+
+        With a token, only that attempt: what is known of an earlier one says nothing of it.
+        """
         running = self.held.get(job_id)
         if running is None or running.task is None or running.task.done():
             return
+        if token and running.claimed.token != token:
+            return
+        running.deadline_s = math.inf
         running.end = end
         if end == "cancelled":
             running.cancelled.set()
         running.task.cancel()
+
+    def _end_overdue(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for job_id in [job_id for job_id, running in self.held.items() if running.deadline_s <= now]:
+            self.end(job_id, "timeout")
+        self._sweep = loop.call_later(SWEEP_S, self._end_overdue) if self.held else None
 
     async def wait_idle(self) -> None:
         """Returns once no attempt is under way."""
@@ -81,9 +110,11 @@ class Attempts:
         claimed = running.claimed
         settlement: Settlement | None = None
         try:
-            settlement = await self._runner.run(claimed, running.cancelled)
+            settlement = await self._runner.run(claimed, running.cancelled, deadline=running.set_deadline)
         except asyncio.CancelledError:
-            if running.end != "lost":
+            if running.end == "timeout":
+                settlement = self._runner.timed_out(claimed)
+            elif running.end != "lost":
                 settlement = Settlement(claimed.job_id, claimed.token, running.end)
         finally:
             self._active -= 1

@@ -44,6 +44,7 @@ class ClaimLoop:
         self._rng = rng
         self._settlements: list[Settlement] = []
         self._event = asyncio.Event()
+        self._written = asyncio.Event()
         self._hungry = True
         self._claiming = True
         self._wake_at: float | None = None
@@ -58,6 +59,7 @@ class ClaimLoop:
     def settle(self, settlement: Settlement) -> None:
         """Queues an outcome for the next exchange."""
         self._settlements.append(settlement)
+        self._written.clear()
         self._event.set()
 
     def stop_claiming(self) -> None:
@@ -65,14 +67,20 @@ class ClaimLoop:
         self._claiming = False
         self._event.set()
 
+    async def wait_written(self) -> None:
+        """Returns once no exchange is under way and every outcome is written."""
+        await self._written.wait()
+
     async def run(self) -> None:
         """Runs until cancelled; raises StoreMismatch if the data became another version's."""
         while True:
             settlements, claim = self._settlements, self._next_claim()
             if not settlements and claim is None:
+                self._written.set()
                 await self._wait()
                 continue
             self._settlements = []
+            self._written.clear()
             exchange = await self._exchange(settlements, claim)
             self._settled(settlements, exchange.settled)
             if claim is not None:

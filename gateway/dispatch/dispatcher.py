@@ -111,8 +111,7 @@ class Dispatcher:
                 tasks = [group.create_task(work) for work in self._background()]
                 await stop.drain.wait()
                 await self._drain(stop)
-                for task in tasks:
-                    task.cancel()
+                await _end(tasks)
         except* StoreMismatch as mismatch:
             raise mismatch.exceptions[0] from mismatch
         finally:
@@ -156,14 +155,14 @@ class Dispatcher:
         job = running.claimed
         self._give_back(job)
         if settlement is None:
-            self._attempts.forget(job.job_id)
+            self._attempts.forget(job.job_id, job.token)
             return
         self._loops[job.partition].settle(settlement)
 
     def _settled(self, settlements: Sequence[Settlement], statuses: Sequence[str]) -> None:
         now_s = asyncio.get_running_loop().time()
         for settlement, status in zip(settlements, statuses, strict=True):
-            running = self._attempts.forget(settlement.job_id)
+            running = self._attempts.forget(settlement.job_id, settlement.token)
             if running is None:
                 continue
             self._metrics.settled(running, settlement, now_s)
@@ -194,10 +193,10 @@ class Dispatcher:
         return [(it.claimed.partition, job_id, it.claimed.token) for job_id, it in list(self._attempts.held.items())]
 
     def _renewed(self, renewed: Renewed) -> None:
-        for job_id in renewed.lost:
-            self._attempts.end(job_id, "lost")
-        for job_id in renewed.cancel_asked:
-            self._attempts.end(job_id, "cancelled")
+        for job_id, token in renewed.lost:
+            self._attempts.end(job_id, "lost", token=token)
+        for job_id, token in renewed.cancel_asked:
+            self._attempts.end(job_id, "cancelled", token=token)
 
     async def _drain(self, stop: Stop) -> None:
         self._draining = True
@@ -213,6 +212,8 @@ class Dispatcher:
         try:
             async with asyncio.timeout(_FLUSH_S):
                 await self._attempts.wait_empty()
+                for loop in self._loops:
+                    await loop.wait_written()
         except TimeoutError:
             log.warning("outcomes not written; their leases will run out", jobs=len(self._attempts.held))
 
@@ -245,3 +246,11 @@ class Dispatcher:
             weights=self._lanes.shares,
             max_wait_ms={lane: round(wait * 1000) for lane, wait in self._lanes.max_wait.items()},
         )
+
+
+async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancels until all have ended: before Python 3.12 `wait_for`, which redis-py uses, may swallow a cancellation."""
+    while pending := [task for task in tasks if not task.done()]:
+        for task in pending:
+            task.cancel()
+        await asyncio.wait(pending, timeout=0.2)

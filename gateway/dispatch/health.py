@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from gateway.errors import StoreError
+from gateway.figures import render_figures
 from gateway.store import Store
 
 PROBE_S = 1.0
@@ -35,10 +36,15 @@ def health_app(store: Store, metrics: CollectorRegistry) -> Starlette:
             return JSONResponse({"status": "unready", "detail": detail}, status_code=503)
         return JSONResponse({"status": "ready"})
 
-    async def own_metrics(request: Request) -> Response:
-        return Response(generate_latest(metrics), media_type=CONTENT_TYPE_LATEST)
+    async def all_metrics(request: Request) -> Response:
+        try:
+            async with asyncio.timeout(PROBE_S):
+                figures = render_figures(await store.inspect())
+        except (StoreError, TimeoutError) as error:
+            return Response(f"# {error or 'Redis does not answer'}\n", status_code=503, media_type=CONTENT_TYPE_LATEST)
+        return Response(figures + generate_latest(metrics), media_type=CONTENT_TYPE_LATEST)
 
-    return Starlette(routes=[Route("/livez", livez), Route("/readyz", readyz), Route("/metrics", own_metrics)])
+    return Starlette(routes=[Route("/livez", livez), Route("/readyz", readyz), Route("/metrics", all_metrics)])
 
 
 class QuietServer(uvicorn.Server):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.registry import Collector
 
 from gateway.dispatch.attempts import Running
 from gateway.jobs import Claimed, Settlement
@@ -12,49 +16,63 @@ from gateway.jobs import Claimed, Settlement
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
+class Durations(Collector):
+    """A histogram by labels, kept as plain counts: an observation is one bisection, where the library takes a lock."""
+
+    def __init__(self, name: str, help: str, labels: Sequence[str]) -> None:
+        self._name, self._help, self._labels = name, help, tuple(labels)
+        self._counts: dict[Any, list[int]] = {}
+        self._sums: dict[Any, float] = {}
+
+    def observe(self, labels: Any, seconds: float) -> None:
+        """Counts one duration under `labels` (a string, or a tuple of as many as there are labels)."""
+        counts = self._counts.get(labels)
+        if counts is None:
+            counts = self._counts[labels] = [0] * (len(_SECONDS) + 1)
+            self._sums[labels] = 0.0
+        counts[bisect_left(_SECONDS, seconds)] += 1
+        self._sums[labels] += seconds
+
+    def collect(self) -> Iterator[HistogramMetricFamily]:
+        family = HistogramMetricFamily(self._name, self._help, labels=self._labels)
+        for labels, counts in list(self._counts.items()):
+            total, buckets = 0, []
+            for bound, count in zip((*map(str, map(float, _SECONDS)), "+Inf"), counts, strict=True):
+                total += count
+                buckets.append((bound, total))
+            values = [labels] if isinstance(labels, str) else list(labels)
+            family.add_metric(values, buckets, self._sums[labels])
+        yield family
+
+
 class DispatchMetrics:
     """Counters and histograms of one dispatcher process, in a registry of their own."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
-        self._duration = Histogram(
-            "gateway_attempt_duration_seconds",
-            "How long attempts took, from claim to outcome",
-            ["lane", "outcome"],
-            buckets=_SECONDS,
-            registry=registry,
+        self._duration = Durations(
+            "gateway_attempt_duration_seconds", "How long attempts took, from claim to outcome", ["lane", "outcome"]
         )
-        self._wait = Histogram(
-            "gateway_job_wait_seconds",
-            "How long jobs were ready before they were claimed",
-            ["lane"],
-            buckets=_SECONDS,
-            registry=registry,
+        self._wait = Durations(
+            "gateway_job_wait_seconds", "How long jobs were ready before they were claimed", ["lane"]
         )
+        registry.register(self._duration)
+        registry.register(self._wait)
         self._lost = Counter(
             "gateway_leases_lost", "Attempts whose lease was lost before they settled", registry=registry
         )
         self._removed = Counter("gateway_upkeep_removed", "Finished jobs that this process removed", registry=registry)
         self.active = Gauge("gateway_attempts_active", "Attempts under way", registry=registry)
         self.slots = Gauge("gateway_slots", "Attempts that may run at once", registry=registry)
-        self._durations: dict[tuple[str, str], Histogram] = {}
-        self._waits: dict[str, Histogram] = {}
 
     def claimed(self, jobs: Sequence[Claimed]) -> None:
         """Observes how long each waited."""
         for job in jobs:
-            child = self._waits.get(job.lane)
-            if child is None:
-                child = self._waits[job.lane] = self._wait.labels(job.lane)
-            child.observe(job.waited_ms / 1000)
+            self._wait.observe(job.lane, job.waited_ms / 1000)
 
     def settled(self, running: Running, settlement: Settlement, now_s: float) -> None:
         """Observes an attempt's duration."""
-        at = (running.claimed.lane, settlement.outcome)
-        child = self._durations.get(at)
-        if child is None:
-            child = self._durations[at] = self._duration.labels(*at)
-        child.observe(now_s - running.started_s)
+        self._duration.observe((running.claimed.lane, settlement.outcome), now_s - running.started_s)
 
     def lost(self) -> None:
         """Counts an attempt whose lease was lost."""

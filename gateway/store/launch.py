@@ -16,6 +16,15 @@ _SETTINGS = (
     *("--appendonly", "yes", "--appendfsync", "everysec", "--aof-load-truncated", "yes", "--save", ""),
     *("--maxmemory", "0", "--maxmemory-policy", "noeviction"),
 )
+_ENVIRONMENT = {
+    "LC_ALL": "C",
+    # The wheel's server is built on glibc's malloc, whose free lists cost a quarter of its time at full load with the
+    # defaults (measured: docs, performance): longer per-thread caches, memory taken and kept in larger pieces.
+    "GLIBC_TUNABLES": "glibc.malloc.tcache_count=65535:glibc.malloc.top_pad=16777216:"
+    "glibc.malloc.trim_threshold=134217728",
+}
+"""All that the server's process gets: our own environment may hold secrets, and says nothing that it needs."""
+
 _BROKEN_AOF = re.compile(r"Bad file format reading the append only file ([^\s:]+)")
 
 
@@ -42,6 +51,7 @@ def launch(folder: DataFolder, socket: Path, *, lock_fd: int) -> subprocess.Pope
             return subprocess.Popen(  # noqa: S603  no shell, and no argument from outside
                 argv,
                 cwd=folder.path,
+                env=_ENVIRONMENT,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

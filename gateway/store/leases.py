@@ -18,10 +18,10 @@ CHUNK = 500
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """What a renewal found: jobs that are no longer ours, and jobs whose cancellation is asked for."""
+    """What a renewal found, as (job id, token): what is no longer ours, and what is asked to be cancelled."""
 
-    lost: tuple[str, ...]
-    cancel_asked: tuple[str, ...]
+    lost: tuple[tuple[str, str], ...]
+    cancel_asked: tuple[tuple[str, str], ...]
 
 
 def extend(
@@ -34,16 +34,16 @@ def extend(
     heartbeat_ms: int,
 ) -> Renewed:
     """Renews the leases of `held` (job id, token) and the dispatcher's heartbeat; raises StoreError."""
-    lost: list[str] = []
-    cancel_asked: list[str] = []
+    lost: list[tuple[str, str]] = []
+    cancel_asked: list[tuple[str, str]] = []
     for first in range(0, max(1, len(held)), CHUNK):
         chunk = held[first : first + CHUNK]
         args: list[Arg] = [dispatcher_id, lease_ms, heartbeat_ms, msgspec.msgpack.encode(chunk)]
-        for (job_id, _), verdict in zip(chunk, _run(client, prefix, args), strict=True):
+        for it, verdict in zip(chunk, _run(client, prefix, args), strict=True):
             if verdict == 0:
-                lost.append(job_id)
+                lost.append(it)
             elif verdict == 2:
-                cancel_asked.append(job_id)
+                cancel_asked.append(it)
     return Renewed(tuple(lost), tuple(cancel_asked))
 
 

@@ -1,4 +1,7 @@
-"""Listings: pages over the indexes, merged over the partitions, with cursors that stay right while jobs move."""
+"""Listings: pages over the indexes, merged over the partitions, with cursors that stay right while jobs move.
+
+A job that waits in a flow is in no index of its own kind: `flows:<lane>` names the queues that are not empty.
+"""
 
 from __future__ import annotations
 
@@ -7,32 +10,57 @@ import binascii
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal, cast
 
 import msgspec
+from redis.exceptions import RedisError
 
 from gateway.errors import Fault, InvalidRequest
 from gateway.jobs import Page, Record, Status
+from gateway.keys import Keyspace
+from gateway.store.connection import store_error
 from gateway.store.scripts import Arg, run
 from gateway.store.store import Store
 
 WINDOW = 500
 """Entries that one call looks through for a filter without an index; a short page still carries a cursor."""
 
+Order = Literal["up", "down", "queues"]
+
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A sorted set that listings walk: waiting ones by rank, the others newest first."""
+    """What a listing walks: a sorted set by rank or by time (`down`: newest first), or the flows' queues of a lane."""
 
     name: str
-    order: str
+    order: Order
 
 
 class Cursor(msgspec.Struct, frozen=True, array_like=True):
-    """Just after which entry the next page starts."""
+    """Just after which entry the next page starts; `queue` is `<target>:<key>` where it waits in a flow."""
 
     index: int
     score: str
     job_id: str
+    queue: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which jobs a listing is of: `keep` is asked of each that the other fields let pass."""
+
+    status: Status | None = None
+    lane: str | None = None
+    target: str | None = None
+    keep: Callable[[Record], bool] = lambda record: True
+
+    def accepts(self, record: Record) -> bool:
+        return (
+            (self.status is None or record.status == self.status)
+            and (self.lane is None or record.lane == self.lane)
+            and (self.target is None or record.target == self.target)
+            and self.keep(record)
+        )
 
 
 def parse_cursor(text: str | None) -> Cursor:
@@ -52,18 +80,23 @@ def _format_cursor(cursor: Cursor) -> str:
     return base64.urlsafe_b64encode(msgspec.json.encode(cursor)).decode()
 
 
-def indexes_of(status: Status | None, lanes: Sequence[str]) -> list[Index]:
-    """The indexes that hold the jobs of a status (None: of any), in the order in which a listing walks them."""
-    waiting = [Index(f"{kind}:{lane}", "up") for lane in lanes for kind in ("suspect", "lane")]
-    running, due = Index("leases", "down"), Index("due", "up")
-    dead, done = Index("dead", "down"), Index("done", "down")
-    if status is None:
+def indexes_of(wanted: Wanted, lanes: Sequence[str]) -> list[Index]:
+    """The indexes that hold such jobs, in the order in which a listing walks them."""
+    waiting = [
+        index
+        for lane in lanes
+        if wanted.lane in (None, lane)
+        for index in (Index(f"suspect:{lane}", "up"), Index(f"lane:{lane}", "up"), Index(lane, "queues"))
+    ]
+    dead = Index("dead" if wanted.target is None else f"dead:{wanted.target}", "down")
+    running, due, done = Index("leases", "down"), Index("due", "up"), Index("done", "down")
+    if wanted.status is None:
         return [running, *waiting, due, dead, done]
-    if status == Status.PENDING:
+    if wanted.status == Status.PENDING:
         return waiting
-    if status in (Status.SCHEDULED, Status.RETRYING):
+    if wanted.status in (Status.SCHEDULED, Status.RETRYING):
         return [due]
-    return [{Status.RUNNING: running, Status.DEAD: dead}.get(status, done)]
+    return [{Status.RUNNING: running, Status.DEAD: dead}.get(wanted.status, done)]
 
 
 async def list_jobs(
@@ -72,25 +105,29 @@ async def list_jobs(
     *,
     limit: int,
     cursor: str | None = None,
+    lane: str | None = None,
+    target: str | None = None,
     keep: Callable[[Record], bool] = lambda record: True,
 ) -> Page:
-    """Up to `limit` records that `keep` accepts. Raises InvalidRequest on a foreign cursor.
+    """Up to `limit` records, without payload and result. Raises InvalidRequest on a foreign cursor.
 
-    A job that moves between indexes while it is listed may be met twice or not at all; one that stays is met once.
+    Pending jobs come lane by lane, first the plain ones by rank, then those of targets with flows by target, key and
+    rank. A job that moves between indexes while it is listed may be met twice or not at all; one that stays is met once.
     """
-    indexes = indexes_of(status, store.lanes)
+    wanted = Wanted(status, lane, target, keep)
+    indexes = indexes_of(wanted, await _lanes(store))
     at = parse_cursor(cursor)
     found: list[Record] = []
     looked = 0
     while at.index < len(indexes):
-        entries = await _merged(store, indexes[at.index], at, most=min(limit * 2, WINDOW))
+        entries = await _merged(store, indexes[at.index], at, target=target or "", most=min(limit * 2, WINDOW))
         if not entries:
             at = Cursor(at.index + 1, "", "")
             continue
-        for record, entry in await _records(store, entries, at.index):
+        for record, entry in await _records(store, entries):
             at = entry
             looked += 1
-            if record is not None and (status is None or record.status == status) and keep(record):
+            if record is not None and wanted.accepts(record):
                 found.append(record)
                 if len(found) == limit:
                     return Page(tuple(found), _format_cursor(at))
@@ -99,21 +136,52 @@ async def list_jobs(
     return Page(tuple(found), None)
 
 
-async def _records(store: Store, entries: Sequence[tuple[str, str]], index: int) -> list[tuple[Record | None, Cursor]]:
-    jobs = [job_id for job_id, _ in entries if job_id[0] not in "!~"]
-    found = dict(zip(jobs, await store.find_many(jobs), strict=True)) if jobs else {}
+async def _lanes(store: Store) -> list[str]:
+    """The configured lanes, then those of earlier configurations, which drain last."""
+    try:
+        known = await cast("Any", store.client.hget(f"{store.keyspaces[0].prefix}conf", "lanes"))
+    except (RedisError, OSError) as error:
+        raise store_error(error) from error
+    earlier = [lane for lane in (known or b"").decode().split(",") if lane]
+    return list(dict.fromkeys([*store.lanes, *earlier]))
+
+
+async def _records(store: Store, entries: Sequence[Cursor]) -> list[tuple[Record | None, Cursor]]:
+    jobs = [entry.job_id for entry in entries if entry.job_id[0] not in "!~"]
+    found = dict(zip(jobs, await store.find_many(jobs, short=True), strict=True)) if jobs else {}
     out: list[tuple[Record | None, Cursor]] = []
-    for job_id, score in entries:
-        hit = found.get(job_id)
-        out.append((hit.record if hit else None, Cursor(index, score, job_id)))
+    for entry in entries:
+        hit = found.get(entry.job_id)
+        out.append((hit.record if hit else None, entry))
     return out
 
 
-async def _merged(store: Store, index: Index, after: Cursor, *, most: int) -> list[tuple[str, str]]:
-    entries: list[tuple[str, str]] = []
+async def _merged(store: Store, index: Index, after: Cursor, *, target: str, most: int) -> list[Cursor]:
+    """The next entries of an index over all partitions."""
+    entries: list[Cursor] = []
     for keyspace in store.keyspaces:
-        args: list[Arg] = [index.name, index.order, after.score, after.job_id, most]
-        reply = await run(store.client, "list", keyspace.prefix, args)
-        entries.extend((reply[i].decode(), reply[i + 1].decode()) for i in range(0, len(reply), 2))
-    entries.sort(key=lambda entry: (float(entry[1]), entry[0]), reverse=index.order == "down")
+        if index.order == "queues":
+            entries += await _queued(store, keyspace, index.name, after, target=target, most=most)
+        else:
+            entries += await _indexed(store, keyspace, index, after, most=most)
+    entries.sort(
+        key=lambda entry: (entry.queue.encode(), float(entry.score), entry.job_id), reverse=index.order == "down"
+    )
     return entries[:most]
+
+
+async def _indexed(store: Store, keyspace: Keyspace, index: Index, after: Cursor, *, most: int) -> list[Cursor]:
+    args: list[Arg] = [index.name, index.order, after.score, after.job_id, most]
+    reply = await run(store.client, "list", keyspace.prefix, args)
+    return [Cursor(after.index, reply[i + 1].decode(), reply[i].decode()) for i in range(0, len(reply), 2)]
+
+
+async def _queued(
+    store: Store, keyspace: Keyspace, lane: str, after: Cursor, *, target: str, most: int
+) -> list[Cursor]:
+    args: list[Arg] = [lane, after.queue, after.score, after.job_id, target, most]
+    reply = await run(store.client, "list_queued", keyspace.prefix, args)
+    return [
+        Cursor(after.index, reply[i + 1].decode(), reply[i].decode(), reply[i + 2].decode())
+        for i in range(0, len(reply), 3)
+    ]

@@ -11,7 +11,7 @@ import orjson
 from gateway.jobs import Record, Status, unpack_body
 from gateway.keys import PRIORITY_SPAN
 
-_WIDTH = 6
+_WIDTH = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,18 @@ def parse_lookup(ids: Sequence[str], reply: Sequence[Any]) -> list[Found | None]
 
 
 def _found(
-    job_id: str, flat: list[bytes], body: bytes, result: bytes, log: bytes, due_us: bytes, callback_status: bytes
+    job_id: str,
+    flat: list[bytes],
+    body: bytes,
+    result: bytes,
+    log: bytes,
+    due_us: bytes,
+    callback_status: bytes,
+    waiting_on: bytes,
 ) -> Found:
     fields = {flat[i].decode(): flat[i + 1].decode() for i in range(0, len(flat), 2)}
     lines = [orjson.loads(line) for line in log.splitlines()]
-    record = _record(job_id, fields, body, result, lines, due_us, callback_status.decode())
+    record = _record(job_id, fields, body, result, lines, due_us, callback_status.decode(), waiting_on.decode())
     return Found(record, tuple(_timeline(record, lines)))
 
 
@@ -57,6 +64,7 @@ def _record(
     lines: list[dict[str, Any]],
     due_us: bytes,
     callback_status: str,
+    waiting_on: str,
 ) -> Record:
     options, payload = unpack_body(body.decode())
     status = Status(fields["status"])
@@ -86,6 +94,7 @@ def _record(
         options=options,
         callback_job_id=fields.get("callback_id", ""),
         callback_status=callback_status,
+        waiting_on=waiting_on,
     )
 
 

@@ -17,8 +17,14 @@ from gateway.store.connection import store_error
 
 Arg = str | bytes | int
 
-PRELUDE = ("prelude", "flows", "endings")
+PRELUDE = ("prelude", "flows", "endings", "intake")
 """What every script begins with, in this order."""
+
+PARTS = {
+    **dict.fromkeys(("list", "list_queued", "replay_some"), ("places",)),
+    **dict.fromkeys(("lookup", "targets"), ("reasons",)),
+}
+"""What a few scripts share, and begin with after the prelude."""
 
 _REFUSED_AT_MAXMEMORY = {"submit", "schedule_fire"}
 """Scripts that bring new work: without `allow-oom` the server refuses them when it is full, and nothing else."""
@@ -45,7 +51,8 @@ def script(name: str) -> Script:
     """The script of that name, ready to be called."""
     directory = lua_directory()
     flags = "#!lua\n" if name in _REFUSED_AT_MAXMEMORY else "#!lua flags=allow-oom\n"
-    source = flags + "".join((directory / f"{part}.lua").read_text() for part in (*PRELUDE, name))
+    parts = (*PRELUDE, *PARTS.get(name, ()), name)
+    source = flags + "".join((directory / f"{part}.lua").read_text() for part in parts)
     return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 

@@ -182,14 +182,14 @@ class Store:
             raise NotFound(f"no job with the id {job_id!r}")
         return found
 
-    async def find_many(self, job_ids: Sequence[str]) -> list[Found | None]:
-        """The records of many jobs, in order; None where there is none."""
+    async def find_many(self, job_ids: Sequence[str], *, short: bool = False) -> list[Found | None]:
+        """The records of many jobs, in order; None where there is none. `short`: without payload and result."""
         groups: dict[int, list[str]] = {}
         for job_id in job_ids:
             groups.setdefault(self._partition(job_id), []).append(job_id)
         found: dict[str, Found | None] = {}
         for partition, ids in groups.items():
-            reply = await self._run("lookup", self.keyspaces[partition], ids)
+            reply = await self._run("lookup", self.keyspaces[partition], ["short" if short else "whole", *ids])
             found.update(zip(ids, parse_lookup(ids, reply), strict=True))
         return [found[job_id] for job_id in job_ids]
 
@@ -203,9 +203,13 @@ class Store:
             raise WrongState(f"job {job_id} is over already")
         return "asked" if verdict == "asked" else "cancelled"
 
-    async def replay(self, job_id: str) -> None:
-        """Sends a dead job back to its lane; raises NotFound, or WrongState if it is not dead."""
-        verdict = (await self._repeatable("replay", self._keyspace(job_id), [secrets.token_hex(8), job_id]))[0].decode()
+    async def replay(self, job_id: str, *, max_attempts: int = 0) -> None:
+        """Sends a dead job back to its lane, with as many attempts as before or `max_attempts` of them.
+
+        Raises NotFound, or WrongState if it is not dead.
+        """
+        args: list[Arg] = [secrets.token_hex(8), max_attempts, job_id]
+        verdict = (await self._repeatable("replay", self._keyspace(job_id), args))[0].decode()
         if verdict == "none":
             raise NotFound(f"no job with the id {job_id!r}")
         if verdict == "not_dead":

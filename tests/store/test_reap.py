@@ -127,7 +127,7 @@ async def test_extend_keeps_what_is_held_and_tells_what_is_not(site: Site, topol
     with connect_sync(topology.url) as client:
         held = [(kept.job_id, kept.token), (asked.job_id, asked.token), (lost.job_id, "1:somebody.else")]
         renewed = extend(client, site.prefix, "d1", held, lease_ms=LEASE_MS, heartbeat_ms=LEASE_MS)
-    assert renewed == Renewed(lost=(lost.job_id,), cancel_asked=(asked.job_id,))
+    assert renewed == Renewed(lost=(held[2],), cancel_asked=(held[1],))
     await site.clock.advance(1)
     assert await worker.reap(10, max_stalls=2) == [(lost.job_id, "pending")]
 

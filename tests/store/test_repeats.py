@@ -109,11 +109,11 @@ async def test_cancel_gives_the_same_answer_when_repeated(site: Site, running: b
 async def test_replay_makes_one_run_when_repeated(site: Site) -> None:
     ids = await site.put(options=OPTIONS)
     await site.run("dead", reason="fatal")
-    await assert_repeatable(site, lambda: run(site.store.client, "replay", site.prefix, ["nonce", *ids]))
+    await assert_repeatable(site, lambda: run(site.store.client, "replay", site.prefix, ["nonce", 0, *ids]))
     await site.run("succeeded")
     await site.run("succeeded")
     after = await dump(site.store)
-    assert await run(site.store.client, "replay", site.prefix, ["nonce", *ids]) == [b"replayed"]
+    assert await run(site.store.client, "replay", site.prefix, ["nonce", 0, *ids]) == [b"replayed"]
     assert await dump(site.store) == after
 
 

@@ -98,16 +98,13 @@ async def dispatcher(url: str, store: Store) -> AsyncIterator[Dispatcher]:
             await registry.aclose()
 
 
-async def fill(store: Store, target: str, payloads: list[bytes], *, delay_ms: int = 0) -> None:
-    """Submits a job per payload, 500 in a call."""
+async def fill(store: Store, target: str, payloads: list[bytes], *, delay_ms: int = 0) -> list[str]:
+    """Submits a job per payload, 500 in a call: their ids, in order."""
     now_ms = time.time_ns() // 1_000_000
-    for first in range(0, len(payloads), 500):
-        await store.submit(
-            [
-                Submission(store.new_id(now_ms), target, payload, delay_ms=delay_ms)
-                for payload in payloads[first : first + 500]
-            ]
-        )
+    jobs = [Submission(store.new_id(now_ms), target, payload, delay_ms=delay_ms) for payload in payloads]
+    for first in range(0, len(jobs), 500):
+        await store.submit(jobs[first : first + 500])
+    return [job.job_id for job in jobs]
 
 
 async def finished(store: Store, jobs: int, *, timeout_s: float = 600.0) -> float:

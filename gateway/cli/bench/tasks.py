@@ -7,32 +7,32 @@ import time
 from typing import Any
 
 
-class Lateness:
-    """How late jobs started, in seconds; `complete` is set once `expected` did."""
+class Starts:
+    """When jobs started, in Unix seconds by number; `complete` is set once `expected` did."""
 
     def __init__(self) -> None:
-        self.seconds: list[float] = []
+        self.at: dict[int, float] = {}
         self.expected = 0
         self.complete = asyncio.Event()
 
     def expect(self, jobs: int) -> None:
         """Starts anew."""
-        self.seconds, self.expected = [], jobs
+        self.at, self.expected = {}, jobs
         self.complete.clear()
 
-    def add(self, seconds: float) -> None:
-        self.seconds.append(seconds)
-        if len(self.seconds) == self.expected:
+    def add(self, number: int) -> None:
+        self.at[number] = time.time()
+        if len(self.at) == self.expected:
             self.complete.set()
 
 
-LATENESS = Lateness()
+STARTS = Starts()
 
 
 async def noop(payload: Any) -> None:
     """Does nothing."""
 
 
-async def note(payload: dict[str, float]) -> None:
-    """Notes how long after `due` (Unix seconds) it started."""
-    LATENESS.add(time.time() - payload["due"])
+async def note(payload: int) -> None:
+    """Notes that the job of that number started."""
+    STARTS.add(payload)

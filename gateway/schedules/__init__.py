@@ -1,0 +1,23 @@
+"""Schedules: cron expressions that submit jobs. All here is pure: time comes in, decisions go out (docs/schedules.md)."""
+
+from __future__ import annotations
+
+from gateway.schedules.cron import Cron, parse_cron
+from gateway.schedules.definition import Overlap, Schedule, ScheduleBody, Source, catch_up_most
+from gateway.schedules.plan import Plan, Slot, first_slot, plan
+from gateway.schedules.zones import find_zone
+
+__all__ = [
+    "Cron",
+    "Overlap",
+    "Plan",
+    "Schedule",
+    "ScheduleBody",
+    "Slot",
+    "Source",
+    "catch_up_most",
+    "find_zone",
+    "first_slot",
+    "parse_cron",
+    "plan",
+]

@@ -1,0 +1,180 @@
+"""Waiting for a job's end without polling: each process has a channel in every partition, on one connection of its own.
+
+Lost messages neither hang nor lie: a wait is registered only once the channel is subscribed, its status read at that
+same instant, and again after every reconnection; who waits in vain reads the record at the end of his patience.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import structlog
+from redis.asyncio.client import PubSub
+from redis.exceptions import RedisError
+
+from gateway.errors import StoreError
+from gateway.jobs import Status
+from gateway.keys import partition_of
+from gateway.store.connection import CONNECT_TIMEOUT_S, store_error
+from gateway.store.scripts import Arg, run
+from gateway.store.store import Store
+
+log = structlog.get_logger(__name__)
+
+CHUNK = 500
+RECONNECT_S = (0.05, 1.0)
+LEAVE_S = 1.0
+_IDLE_S = 30.0
+_OVER = frozenset(status.value for status in Status if status.finished)
+
+
+@dataclass(slots=True, eq=False)
+class _End:
+    """A job that is waited for: whether it ended, and how many wait."""
+
+    told: asyncio.Event = field(default_factory=asyncio.Event)
+    waiting: int = 0
+
+
+class Waits:
+    """The waits of one process; close it with `aclose()`. Its connection is made by the first wait."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._name = secrets.token_hex(6)
+        self._channels = {keyspace.ended(self._name): keyspace for keyspace in store.keyspaces}
+        self._ends: dict[str, _End] = {}
+        self._subscribed = asyncio.Event()
+        self._released = asyncio.Event()
+        self._listener: asyncio.Task[None] | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Jobs that somebody waits for."""
+        return len(self._ends)
+
+    def release(self) -> None:
+        """Lets everyone go who waits, and who would: the process stops."""
+        self._released.set()
+
+    async def aclose(self) -> None:
+        """Ends the listening."""
+        self.release()
+        if self._listener is not None:
+            self._listener.cancel()
+            await asyncio.wait([self._listener])
+
+    async def until_over(self, job_id: str, timeout_s: float) -> None:
+        """Returns when the job is over, after `timeout_s`, or at `release`, whichever is first.
+
+        Which of them, only the record can tell. Raises StoreError where the wait cannot be registered.
+        """
+        if self._released.is_set():
+            return
+        if self._listener is None:
+            self._listener = asyncio.create_task(self._listen())
+        end = self._ends.setdefault(job_id, _End())
+        end.waiting += 1
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await self._wait(job_id, end)
+        finally:
+            end.waiting -= 1
+            if end.waiting == 0:
+                self._ends.pop(job_id, None)
+                if not end.told.is_set():
+                    await self._leave(job_id)
+
+    async def _wait(self, job_id: str, end: _End) -> None:
+        async with _first_of(self._subscribed, self._released):
+            pass
+        if not self._released.is_set():
+            await self._register([job_id])
+            async with _first_of(end.told, self._released):
+                pass
+
+    async def _register(self, job_ids: Sequence[str]) -> None:
+        """Has the jobs' ends announced; those that are over already are told at once."""
+        for job_id, status in zip(job_ids, await self._await_end("wait", job_ids), strict=True):
+            if (status in _OVER or not status) and (end := self._ends.get(job_id)) is not None:
+                end.told.set()
+
+    async def _leave(self, job_id: str) -> None:
+        """Best effort: what stays registered goes with the job's end, and tells nobody."""
+        with contextlib.suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(LEAVE_S):
+                await self._await_end("leave", [job_id])
+
+    async def _await_end(self, word: Literal["wait", "leave"], job_ids: Sequence[str]) -> list[str]:
+        """The jobs' statuses, in order, all of one partition."""
+        prefix = self._store.keyspaces[partition_of(job_ids[0], self._store.partitions)].prefix
+        args: list[Arg] = [self._name, word, *job_ids]
+        return [status.decode() for status in await run(self._store.client, "await_end", prefix, args)]
+
+    async def _listen(self) -> None:
+        delay_s = RECONNECT_S[0]
+        while True:
+            pubsub = self._store.client.pubsub()
+            try:
+                await self._subscribe(pubsub)
+                self._subscribed.set()
+                await self._register_again()
+                delay_s = RECONNECT_S[0]
+                while True:
+                    message = await pubsub.get_message(timeout=_IDLE_S)
+                    if message is not None and message["type"] == "smessage":
+                        self._tell(message["data"].decode())
+            except (RedisError, OSError, StoreError) as error:
+                log.warning("waits interrupted", error=str(error), retry_in_s=round(delay_s, 2))
+            finally:
+                self._subscribed.clear()
+                await pubsub.aclose()
+            await asyncio.sleep(delay_s * random.uniform(0.5, 1.5))  # noqa: S311 (jitter)
+            delay_s = min(RECONNECT_S[1], delay_s * 2)
+
+    async def _subscribe(self, pubsub: PubSub) -> None:
+        """Returns once the server has confirmed every channel; before that, a message could be missed."""
+        missing = set(self._channels)
+        for channel in self._channels:  # one by one: a cluster refuses channels of several slots in one command
+            await pubsub.ssubscribe(channel)
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                while missing:
+                    message = await pubsub.get_message(timeout=CONNECT_TIMEOUT_S)
+                    if message is not None and message["type"] == "ssubscribe":
+                        missing.discard(message["channel"].decode())
+        except TimeoutError as error:
+            raise store_error(error) from error
+
+    async def _register_again(self) -> None:
+        groups: dict[int, list[str]] = {}
+        for job_id in self._ends:
+            groups.setdefault(partition_of(job_id, self._store.partitions), []).append(job_id)
+        for ids in groups.values():
+            for first in range(0, len(ids), CHUNK):
+                await self._register(ids[first : first + CHUNK])
+
+    def _tell(self, job_id: str) -> None:
+        end = self._ends.get(job_id)
+        if end is not None:
+            end.told.set()
+
+
+@contextlib.asynccontextmanager
+async def _first_of(*events: asyncio.Event) -> AsyncIterator[None]:
+    """Enters once any of the events is set."""
+    tasks = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,53 @@
+-- Prepended after the endings: how a job comes in.
+
+-- How many more pending jobs a lane may take in.
+local rooms = {}
+local function room(lane)
+  if not rooms[lane] then
+    local cap = conf[4] and string.match(',' .. conf[4] .. ',', ',' .. lane .. '=(%d+),')
+    rooms[lane] = cap and tonumber(cap) - tonumber(call('HGET', P .. 'waiting', lane) or 0) or math.huge
+  end
+  return rooms[lane]
+end
+
+local arriving = {} -- lane -> flat list of rank and id, for jobs that wait in no flow
+local arriving_due = {}
+
+-- Makes a job that is not there yet, in a lane that has room() for it: its record, body and counter, and, once
+-- place_accepted() has run, its place. `seq` is its turn among its equals; `run_at` (ms, or nil) what its record says
+-- of when it was to run, where that is not `delay` from now. Returns its status.
+local function accept(seq, id, lane, target, key, priority, delay, run_at, expires, max_attempts, callback, body)
+  local rank = (100 - priority) * SPAN + seq
+  local status = delay > 0 and 'scheduled' or 'pending'
+  local fields = { 'status', status, 'lane', lane, 'target', target, 'rank', text(rank), 'attempt', 0,
+    'max_attempts', max_attempts, 'created', NOW }
+  if key ~= '' then fields[#fields + 1] = 'key'; fields[#fields + 1] = key end
+  if delay > 0 then run_at = now_ms + delay else rooms[lane] = room(lane) - 1 end
+  if run_at then fields[#fields + 1] = 'run_at'; fields[#fields + 1] = text(run_at) end
+  if expires > 0 then fields[#fields + 1] = 'expires'; fields[#fields + 1] = text(now_ms + expires) end
+  if callback ~= '' then fields[#fields + 1] = 'callback'; fields[#fields + 1] = callback end
+  call('HSET', P .. 'j:' .. id, unpack(fields))
+  call('SET', P .. 'b:' .. id, body)
+  if delay > 0 then
+    arriving_due[#arriving_due + 1] = now_us + delay * 1000
+    arriving_due[#arriving_due + 1] = id
+  elseif target_node(target) then
+    make_ready(id, lane, target, key, rank, false)
+  else
+    local list = arriving[lane]
+    if not list then list = {}; arriving[lane] = list end
+    list[#list + 1] = rank
+    list[#list + 1] = id
+    waiting(lane, target, 1)
+  end
+  bump('submitted', lane, target)
+  woken = true
+  return status
+end
+
+-- Puts what was accepted where a claim will find it, many at once.
+local function place_accepted()
+  for lane, list in pairs(arriving) do call_many('ZADD', P .. 'lane:' .. lane, list) end
+  call_many('ZADD', P .. 'due', arriving_due)
+  arriving, arriving_due = {}, {}
+end

@@ -1,0 +1,17 @@
+-- The state of targets: what waits, what runs, what stops them.
+--
+-- KEYS  1 prefix
+-- ARGV  targets
+-- Returns  MessagePack, per target 5: has it flows, running, paused, why it is blocked ('': it is not), pending by lane
+local out = {}
+for i = 1, #ARGV do
+  local t = target_node(ARGV[i])
+  local pending = {}
+  for at = 1, #LANES do
+    local n = tonumber(call('HGET', P .. 'waiting', LANES[at] .. ':' .. ARGV[i]) or 0)
+    if n > 0 then pending[LANES[at]] = n end
+  end
+  out[i] = { t and true or false, t and t.running or 0, t and t.paused == 1 or false, t and target_waits_on(t) or '',
+    pending }
+end
+return cmsgpack.pack(out)

@@ -1,0 +1,32 @@
+"""A dispatcher with a namespace of its own, and a stage to hold jobs on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway.settings import Settings
+from tests.dispatch.running import Dispatching, dispatching, settings_for
+from tests.dispatch.tasks import STAGES, Stage
+from tests.servers import Server
+
+
+@pytest.fixture
+def settings(valkey_server: Server, namespace: str, tmp_path: Path) -> Settings:
+    return settings_for(tmp_path, valkey_server.url, namespace)
+
+
+@pytest.fixture
+async def running(settings: Settings) -> AsyncIterator[Dispatching]:
+    async with dispatching(settings) as running:
+        yield running
+
+
+@pytest.fixture
+def stage(namespace: str) -> Iterator[Stage]:
+    """The stage named as the namespace."""
+    stage = STAGES[namespace] = Stage()
+    yield stage
+    del STAGES[namespace]

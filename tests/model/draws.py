@@ -1,0 +1,148 @@
+"""What Hypothesis draws: jobs, limits, endings, times."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from gateway.jobs import Outcome
+from tests.model.transitions import Retention
+
+INDEX = st.integers(0, 63)
+
+KEYS = ("", "k1", "k2", "k3", "k:4")
+"""A key may hold the character that parts the names of a Redis key."""
+
+KEYS_OF = {
+    "plain": ("", "", "k1"),
+    "other": ("",),
+    "few": ("",),
+    "rate": ("",),
+    "quota": ("",),
+    "keyed": KEYS,
+    "ordered": ("k1", "k2", "k:4"),
+    "slow-keys": KEYS,
+    "late": ("", "k1", "k2"),
+}
+"""Every target, and the keys of its jobs."""
+
+Fields = dict[str, int]
+
+
+class Order(NamedTuple):
+    """A job to submit, before it has an id; `idempotency` 0 is none, `prints` which fingerprint it has."""
+
+    target: str
+    key: str
+    lane: str
+    priority: int
+    delay_ms: int
+    expires_ms: int
+    max_attempts: int
+    events: str
+    idempotency: int
+    prints: int
+
+
+def _orders(target: str) -> SearchStrategy[Order]:
+    ordered = target == "ordered"  # these have one lane and priority and no delay
+    return st.builds(
+        Order,
+        st.just(target),
+        st.sampled_from(KEYS_OF[target]),
+        st.just("default") if ordered else st.sampled_from(("default", "default", "critical", "low", "old")),
+        st.just(0) if ordered else st.sampled_from((0, 0, 0, 10, -10)),
+        st.just(0) if ordered else st.sampled_from((0, 0, 0, 0, 0, 700, 2500)),
+        st.sampled_from((0, 0, 0, 0, 0, 0, 400, 2500)),
+        st.sampled_from((3, 1, 5)),
+        st.sampled_from(("", "", "", "sdc", "d", "c")),
+        st.sampled_from((0, 0, 0, 0, 1, 2, 3)),
+        st.integers(0, 1),
+    )
+
+
+ORDERS = st.sampled_from(tuple(KEYS_OF)).flatmap(_orders)
+HOT = st.sampled_from(tuple(KEYS_OF)).flatmap(
+    lambda target: st.tuples(_orders(target), st.lists(st.sampled_from(KEYS_OF[target]), min_size=2, max_size=12))
+)
+
+
+class Ending(NamedTuple):
+    """How an attempt ends; `bogus`: with a token that is not its own."""
+
+    which: int
+    outcome: Outcome
+    delay_ms: int
+    reason: str
+    bogus: bool
+
+
+_OUTCOMES: tuple[Outcome, ...] = ("succeeded", "succeeded", "retry", "retry", "dead", "released", "cancelled")
+ENDINGS = st.builds(
+    Ending,
+    INDEX,
+    st.sampled_from(_OUTCOMES),
+    st.sampled_from((0, 300, 1500, 5000)),
+    st.sampled_from(("fatal", "no_target", "strange")),
+    st.sampled_from((False,) * 9 + (True,)),
+)
+
+DISPATCHERS = st.sampled_from(("d1", "d2", "d3"))
+CLAIM_SIZES = st.sampled_from((1, 1, 2, 5, 20))
+LEASES_MS = st.sampled_from((500, 5_000))
+REAP_MOST = st.sampled_from((1000, 1000, 1))
+MAX_STALLS = st.sampled_from((2, 1, 0))
+WAITS_US = st.sampled_from((1_000, 137, 50_000, 100_000, 500_000, 1_000_000, 3_000_000, 11_000_000))
+
+_INTERVALS = st.sampled_from((0, 100_000, 1_000_000))
+_WINDOW = st.sampled_from((1_000_000, 2_500_000))
+_UP_TO_4 = st.integers(1, 4)
+_LIMITS: dict[str, SearchStrategy[Fields]] = {
+    "few": st.fixed_dictionaries({"concurrency": st.integers(1, 3)}),
+    "rate": st.fixed_dictionaries({"interval": st.sampled_from((100_000, 1_000_000)), "burst": _UP_TO_4}),
+    "quota": st.fixed_dictionaries({"quota": _UP_TO_4, "window": _WINDOW}),
+    "keyed": st.fixed_dictionaries({"concurrency": st.sampled_from((0, 2, 3)), "key_concurrency": st.integers(0, 2)}),
+    "ordered": st.fixed_dictionaries({"ordered": st.just(1), "concurrency": st.sampled_from((0, 2))}),
+    "slow-keys": st.fixed_dictionaries(
+        {
+            "key_interval": st.sampled_from((0, 100_000, 2_000_000)),
+            "key_burst": st.integers(1, 2),
+            "key_quota": st.sampled_from((0, 0, 2)),
+            "key_window": _WINDOW,
+            "interval": st.sampled_from((0, 300_000)),
+            "burst": st.just(2),
+            "concurrency": st.sampled_from((0, 4)),
+        }
+    ),
+    "gateway.callback": st.sampled_from(({}, {"concurrency": 2})),
+}
+LIMITS = st.fixed_dictionaries(_LIMITS)
+"""What each target with flows begins with; those not named have none."""
+
+_CHANGES: dict[str, SearchStrategy[Fields]] = {
+    "paused": st.fixed_dictionaries({"paused": st.just(1)}),
+    "resumed": st.fixed_dictionaries({"paused": st.just(0)}),
+    "concurrency": st.fixed_dictionaries({"concurrency": st.sampled_from((0, 1, 2, 5))}),
+    "rate": st.fixed_dictionaries({"interval": _INTERVALS, "burst": _UP_TO_4}),
+    "quota": st.fixed_dictionaries({"quota": st.integers(0, 4), "window": _WINDOW}),
+    "key_concurrency": st.fixed_dictionaries({"key_concurrency": st.integers(0, 2)}),
+    "key_rate": st.fixed_dictionaries({"key_interval": _INTERVALS, "key_burst": st.integers(1, 2)}),
+    "key_quota": st.fixed_dictionaries({"key_quota": st.integers(0, 2), "key_window": _WINDOW}),
+    "ordered": st.fixed_dictionaries({"ordered": st.integers(0, 1)}),
+    "breaker": st.fixed_dictionaries({"open_until": st.sampled_from((0, 700_000, 30_000_000))}),
+}
+_CONTROLLED = ("few", "rate", "quota", "keyed", "ordered", "slow-keys", "late")
+CHANGES = st.tuples(
+    st.sampled_from(_CONTROLLED), st.sampled_from(tuple(_CHANGES)).flatmap(lambda change: _CHANGES[change])
+)
+
+RETENTIONS = st.builds(
+    Retention,
+    st.sampled_from((86_400_000, 2_000)),
+    st.sampled_from((100_000, 3, 0)),
+    st.sampled_from((86_400_000, 2_000)),
+    st.sampled_from((100_000, 100_000, 3)),
+    st.sampled_from((500, 2)),
+)

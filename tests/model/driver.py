@@ -1,0 +1,249 @@
+"""Does things to the engine and to the model at once, and compares them after each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from gateway.jobs import Claimed, Settlement, Submission
+from gateway.keys import format_id
+from gateway.store.scripts import Arg
+from gateway.store.submitter import submit_values
+from tests.model import transitions
+from tests.model.checks import check_counters, check_jobs, check_leaks, check_suspects
+from tests.model.claims import Answer, Audit, Claim, candidates, facts_of, job_facts, reachable, repeated
+from tests.model.engine import Engine
+from tests.model.flows import check_flows
+from tests.model.jobs import Job
+from tests.model.model import Broken, Model
+from tests.model.snapshot import Snapshot
+from tests.model.turns import Turns
+
+START_US = 1_760_000_000_000_123
+LANES = ("critical", "default", "low")
+OLD_LANE = "old"
+"""A lane that is no longer configured: it still drains, last."""
+
+PROMOTE_MOST = 1000
+
+_claim_decoder = msgspec.msgpack.Decoder(tuple[int, bool, tuple[Claimed, ...]])
+_lists_decoder = msgspec.msgpack.Decoder(list[Any])
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a run did."""
+
+    examples: int = 0
+    steps: int = 0
+    jobs: int = 0
+    claims: int = 0
+    claimed: int = 0
+
+
+@dataclass(slots=True)
+class Driver:
+    """One life of one partition. Every method raises Broken if the engine breaks a rule."""
+
+    engine: Engine
+    tally: Tally
+    model: Model = field(init=False)
+    snapshot: Snapshot = field(init=False)
+    turns: Turns = field(default_factory=Turns)
+    sound: bool = True
+    """Did every step so far end well?"""
+    _ids: int = 0
+    _nonces: int = 0
+
+    def __post_init__(self) -> None:
+        self.model = Model(START_US, (*LANES, OLD_LANE))
+        self.engine.clear(START_US)
+        _, self.snapshot = self.engine.run("configure", [1, "", *self.model.lanes])
+
+    def new_id(self) -> str:
+        self._ids += 1
+        return format_id(self.model.now_ms, self._ids * 0x9E3779B97F4A7C15, 0)
+
+    def new_nonce(self, name: str) -> str:
+        """As a dispatcher makes them."""
+        self._nonces += 1
+        return f"{name}.{self._nonces}"
+
+    def advance(self, us: int) -> None:
+        """Time passes."""
+        self.model.now_us += us
+        self.engine.advance(self.model.now_us)
+        self.turns.refresh(self.model)
+
+    def forget_scripts(self) -> None:
+        self.engine.forget_scripts()
+
+    def submit(self, jobs: Sequence[Submission]) -> None:
+        self.tally.jobs += len(jobs)
+        batch = msgspec.msgpack.encode([submit_values(job) for job in jobs])
+        self._step("submit", [batch], lambda: transitions.submit(self.model, jobs), _lists)
+
+    def settle(self, items: Sequence[Settlement]) -> None:
+        batch = msgspec.msgpack.encode(items)
+        self._step("settle", [batch], lambda: transitions.settle(self.model, items), _lists)
+
+    def extend(self, name: str, held: Sequence[tuple[str, str]], lease_ms: int, heartbeat_ms: int) -> None:
+        args: list[Arg] = [name, lease_ms, heartbeat_ms, msgspec.msgpack.encode(held)]
+        self._step("extend", args, lambda: transitions.extend(self.model, name, held, lease_ms, heartbeat_ms), list)
+
+    def reap(self, most: int, max_stalls: int) -> None:
+        self._step("reap", [most, max_stalls], lambda: transitions.reap(self.model, most, max_stalls), _pairs)
+
+    def cancel(self, job_id: str, nonce: str) -> None:
+        self._step("cancel", [job_id, nonce], lambda: transitions.cancel(self.model, job_id, nonce), bytes.decode)
+
+    def replay(self, nonce: str, job_ids: Sequence[str]) -> None:
+        self._step("replay", [nonce, *job_ids], lambda: transitions.replay(self.model, nonce, job_ids), _texts)
+
+    def control(self, target: str, fields: Mapping[str, int]) -> None:
+        args: list[Arg] = [target]
+        for name, value in fields.items():
+            args += (name, value)
+        self._step("flow_control", args, lambda: transitions.control(self.model, target, fields), int)
+
+    def upkeep(self, keep: transitions.Retention) -> None:
+        args: list[Arg] = [keep.finished_ms, keep.finished_most, keep.dead_ms, keep.dead_most, keep.most]
+        self._step("upkeep", args, lambda: transitions.upkeep(self.model, keep), list)
+
+    def leave(self, name: str) -> None:
+        def gone() -> str:
+            self.model.dispatchers.pop(name, None)
+            self.model.heartbeats.pop(name, None)
+            return "OK"
+
+        self._step("leave", [name], gone, bytes.decode)
+
+    def inspect(self) -> None:
+        """Depths and counts as they are shown."""
+        self.sound = False
+        reply, snapshot = self.engine.run("inspect", list(self.model.lanes))
+        model = self.model
+        shown = (*reply[:4], *reply[7::2])
+        statuses = (("scheduled", "retrying"), ("running",), ("dead",), ("succeeded", "cancelled"))
+        right = [len(model.with_status(*each)) for each in statuses]
+        pending = model.with_status("pending")
+        right += [sum(job.lane == lane for job in pending) for lane in model.lanes]
+        if shown != tuple(right):
+            raise Broken(f"inspect shows {shown}, it is {right}")
+        self._check(snapshot)
+
+    def claim(self, claim: Claim) -> int:
+        """Claims, or asks for the same claim once more: how many jobs it gave."""
+        self.tally.claims += 1
+        self.sound = False
+        again = repeated(self.model, claim)
+        due = [member for member, at in self.snapshot.zset("due").items() if at <= self.model.now_us]
+        args: list[Arg] = [claim.dispatcher, claim.nonce, claim.n, claim.lease_ms, int(claim.suspects), PROMOTE_MOST]
+        reply, snapshot = self.engine.run("claim", [*args, claim.heartbeat_ms, *claim.lanes])
+        answer = Answer(*_claim_decoder.decode(reply))
+        if again is not None:
+            _is_repeated(answer, again)
+        else:
+            self._follow(claim, answer, snapshot, due[:PROMOTE_MOST])
+        self.tally.claimed += len(answer.jobs)
+        self._check(snapshot)
+        return len(answer.jobs)
+
+    def _follow(self, claim: Claim, answer: Answer, snapshot: Snapshot, due: Sequence[str]) -> None:
+        model = self.model
+        model.promote(due)
+        deaths = [
+            job
+            for job in model.with_status("pending")
+            if job.expired(model.now_ms) and snapshot.jobs[job.job_id]["status"] == "dead"
+        ]
+        for job in deaths:
+            if not reachable(model, job):
+                raise Broken(f"{job.job_id} of {job.queue} expired though its flow is blocked")
+        for job in deaths:
+            model.finish(job, "dead", "expired")
+        born = self._reconcile(snapshot)
+        moved = self._move(snapshot)
+        audit = Audit(model, self.turns, claim, born)
+        audit.follow(answer)
+        self._is_complete(claim, answer, snapshot, audit.left_over(), excuse=bool(deaths or moved))
+
+    def _move(self, snapshot: Snapshot) -> list[Job]:
+        """Plain jobs of a target that has gained flows since, which the claim has put into its flow."""
+        moved = []
+        for job in self.model.with_status("pending"):
+            if job.plain and job.target in self.model.targets:
+                places = [name for name, _ in snapshot.places.get(job.job_id, [])]
+                if places == [f"flow:{job.lane}:{job.target}:{job.key}"]:
+                    moved.append(job)
+        for job in moved:
+            job.plain = False
+        return moved
+
+    def _is_complete(
+        self, claim: Claim, answer: Answer, snapshot: Snapshot, left: Sequence[Job], *, excuse: bool
+    ) -> None:
+        first_due = min(snapshot.zset("due").values(), default=None)
+        wake_us = -1 if first_due is None else max(0, first_due - self.model.now_us)
+        if answer.wake_us != wake_us:
+            raise Broken(f"the claim says that it should look again in {answer.wake_us} us, it is {wake_us}")
+        if len(answer.jobs) < claim.n:
+            if answer.more and not excuse:
+                raise Broken(f"a claim of {claim.n} gave {len(answer.jobs)} and gave up before its end")
+            if left and not answer.more:
+                raise Broken(f"a claim of {claim.n} gave {len(answer.jobs)}, stuck: {[job.queue for job in left]}")
+        elif left and not answer.more:
+            raise Broken(f"the claim says that there is no more: {[job.queue for job in left]}")
+        elif left and snapshot.zset("idle"):
+            raise Broken(f"there is more, and nobody else was woken of {snapshot.zset('idle')}")
+
+    def _step(self, name: str, args: Sequence[Arg], model: Callable[[], object], read: Callable[[Any], object]) -> None:
+        self.sound = False
+        before = {job.job_id for job in candidates(self.model)}
+        reply, snapshot = self.engine.run(name, args)
+        right = model()
+        if (there := read(reply)) != right:
+            raise Broken(f"{name} answered {there}, it must answer {right}")
+        self._reconcile(snapshot)
+        self._check(snapshot)
+        new = [job.job_id for job in candidates(self.model) if job.job_id not in before]
+        if new and snapshot.zset("idle"):
+            raise Broken(f"{name} made {new} ready and woke nobody of {snapshot.zset('idle')}")
+
+    def _reconcile(self, snapshot: Snapshot) -> list[Job]:
+        new = [job_id for job_id in snapshot.jobs if job_id not in self.model.jobs]
+        return self.model.reconcile(snapshot, [(job_id, self.engine.body(job_id)) for job_id in new])
+
+    def _check(self, snapshot: Snapshot) -> None:
+        self.tally.steps += 1
+        check_jobs(self.model, snapshot)
+        check_suspects(self.model, snapshot)
+        check_counters(self.model, snapshot)
+        check_leaks(self.model, snapshot)
+        check_flows(self.model, snapshot, self.engine.prefix)
+        self.turns.refresh(self.model)
+        self.snapshot = snapshot
+        self.sound = True
+
+
+def _is_repeated(answer: Answer, jobs: Sequence[Job]) -> None:
+    there = [(claimed.job_id, facts_of(claimed)[:-1]) for claimed in answer.jobs]
+    right = [(job.job_id, (job.attempt, job.max_attempts, *job_facts(job))) for job in jobs]
+    if there != right:
+        raise Broken(f"a claim asked for again gave {there}, it gave {right} first")
+
+
+def _lists(reply: bytes) -> list[Any]:
+    return [tuple(it) if isinstance(it, list) else it for it in _lists_decoder.decode(reply)]
+
+
+def _texts(reply: Sequence[bytes]) -> list[str]:
+    return [text.decode() for text in reply]
+
+
+def _pairs(reply: Sequence[bytes]) -> list[tuple[str, str]]:
+    texts = _texts(reply)
+    return list(zip(texts[::2], texts[1::2], strict=True))

@@ -1,0 +1,79 @@
+"""The real scripts on a real server, called as the store calls them, each followed by a look at all that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import redis
+from redis.exceptions import NoScriptError, ResponseError
+
+from gateway.keys import Keyspace
+from gateway.store.scripts import Arg, Script, script
+from tests.model.clock import ADVANCE, Change, compiled, virtual
+from tests.model.snapshot import DUMP, Snapshot, parse
+
+_ADVANCE = compiled("advance", "#!lua flags=allow-oom\n" + ADVANCE)
+_CLEAR = compiled(
+    "clear",
+    """#!lua flags=allow-oom
+local keys = redis.call('KEYS', KEYS[1] .. '*')
+for i = 1, #keys do redis.call('UNLINK', keys[i]) end
+return #keys
+""",
+)
+
+
+class Engine:
+    """One partition under test. Every method is one round trip, or two where the server forgot the script."""
+
+    def __init__(self, client: redis.Redis, namespace: str, change: Change = lambda source: source) -> None:
+        self._client = client
+        self._change = change
+        self._scripts: dict[str, Script] = {}
+        self.prefix = Keyspace(namespace, 0).prefix
+
+    def run(self, name: str, args: Sequence[Arg]) -> tuple[Any, Snapshot]:
+        """Calls a script of the product: its reply, and what is stored then."""
+        it = self._scripts.get(name)
+        if it is None:
+            it = self._scripts[name] = virtual(script(name), self._change)
+        return self._with_dump(it, args)
+
+    def advance(self, now_us: int) -> None:
+        """Moves the clock and lets what is past its time expire."""
+        self._eval(_ADVANCE, [now_us])
+
+    def body(self, job_id: str) -> str:
+        """A job's stored body."""
+        found = self._client.get(f"{self.prefix}b:{job_id}")
+        assert isinstance(found, bytes), f"{job_id} has no body"
+        return found.decode()
+
+    def clear(self, now_us: int) -> None:
+        """Forgets everything in the namespace; the clock is set."""
+        self._eval(_CLEAR, [])
+        self.advance(now_us)
+
+    def forget_scripts(self) -> None:
+        """SCRIPT FLUSH."""
+        self._client.execute_command("SCRIPT FLUSH")
+
+    def _with_dump(self, it: Script, args: Sequence[Arg]) -> tuple[Any, Snapshot]:
+        pipe = self._client.pipeline(transaction=False)
+        pipe.execute_command("EVALSHA", it.sha, 1, self.prefix, *args)
+        pipe.execute_command("EVALSHA", DUMP.sha, 1, self.prefix)
+        reply, dump = pipe.execute(raise_on_error=False)
+        if isinstance(reply, NoScriptError) or isinstance(dump, NoScriptError):
+            if isinstance(reply, NoScriptError):
+                reply = self._eval(it, args)
+            dump = self._eval(DUMP, [])
+        if isinstance(reply, ResponseError):
+            raise AssertionError(f"{it.name} failed: {reply}")
+        return reply, parse(dump)
+
+    def _eval(self, it: Script, args: Sequence[Arg]) -> Any:
+        try:
+            return self._client.execute_command("EVALSHA", it.sha, 1, self.prefix, *args)
+        except NoScriptError:
+            return self._client.execute_command("EVAL", it.source, 1, self.prefix, *args)

@@ -1,0 +1,154 @@
+"""The engine as plain Python: what is known of every job, target and dispatcher, and what the next call must answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from gateway.keys import PRIORITY_SPAN
+from tests.model.jobs import CALLBACK_ATTEMPTS, ENDS, Job
+from tests.model.limits import Target
+from tests.model.snapshot import Snapshot
+
+
+class Broken(AssertionError):
+    """The engine did what the rules forbid."""
+
+
+@dataclass(slots=True)
+class Dispatcher:
+    """A dispatcher as Redis knows it: its heartbeat's end, its last claim that gave anything, and every one asked."""
+
+    alive_until_ms: int = 0
+    nonce: str = ""
+    job_ids: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Model:
+    """One partition. Each transition answers as the script must; `ranked` and `told` wait for `reconcile`."""
+
+    now_us: int
+    lanes: tuple[str, ...]
+    jobs: dict[str, Job] = field(default_factory=dict)
+    targets: dict[str, Target] = field(default_factory=dict)
+    dispatchers: dict[str, Dispatcher] = field(default_factory=dict)
+    heartbeats: dict[str, int] = field(default_factory=dict)
+    """Dispatchers that upkeep counts as lost once this has passed, in ms."""
+    idempotent: dict[str, tuple[str, str, int]] = field(default_factory=dict)
+    """By hash: job id, fingerprint, and the last ms at which it is known."""
+    stats: Counter[str] = field(default_factory=Counter)
+    seq: int = 0
+    ranked: list[Job] = field(default_factory=list)
+    """Jobs that this step gives a new place at the back, in that order."""
+    told: list[tuple[Job, str]] = field(default_factory=list)
+    """Ends of this step that a callback must tell of."""
+
+    @property
+    def now_ms(self) -> int:
+        return self.now_us // 1000
+
+    def count(self, what: str, job: Job) -> None:
+        self.stats[f"{what}:{job.lane}:{job.target}"] += 1
+
+    def with_status(self, *statuses: str) -> list[Job]:
+        return [job for job in self.jobs.values() if job.status in statuses]
+
+    def make_ready(self, job: Job) -> None:
+        """The job may be claimed from now on."""
+        job.status, job.ready_ms = "pending", self.now_ms
+        job.plain = job.target not in self.targets
+
+    def unspend(self, job: Job, hold: str = "") -> None:
+        """The job runs no longer."""
+        if target := self.targets.get(job.target):
+            target.unspend(job.key, hold)
+
+    def unhold(self, job: Job) -> None:
+        if target := self.targets.get(job.target):
+            target.unhold(job.key, job.job_id)
+
+    def finish(self, job: Job, status: str, reason: str = "") -> None:
+        """The job has ended."""
+        job.status, job.finished_ms = status, self.now_ms
+        if status == "dead":
+            job.reason = reason
+        self.count(status, job)
+        if ENDS[status] in job.callback:
+            self.told.append((job, status))
+
+    def promote(self, due: Iterable[str]) -> None:
+        """These entries of `due`, in this order, have come: jobs are ready, timers let their nodes be looked at."""
+        for member in due:
+            if member.startswith("~"):
+                name, _, key = member[1:].partition(":")
+                node = self.targets[name].key(key) if key else self.targets[name].node
+                node.timer = 0
+                continue
+            job = self.jobs[member]
+            target = self.targets.get(job.target)
+            if not (target and target.ordered and job.key and job.status == "retrying"):
+                self.ranked.append(job)
+            self.unhold(job)
+            self.make_ready(job)
+
+    def started(self, job: Job, token: str, lease_ms: int) -> None:
+        """The job was given to a dispatcher."""
+        job.status, job.attempt, job.token = "running", job.attempt + 1, token
+        job.lease_ms = self.now_ms + lease_ms
+        if target := self.targets.get(job.target):
+            target.spend(job.key, self.now_us)
+
+    def dispatcher(self, name: str) -> Dispatcher:
+        """What Redis still knows of a dispatcher."""
+        known = self.dispatchers.get(name)
+        if known is None or known.alive_until_ms < self.now_ms:
+            known = self.dispatchers[name] = Dispatcher()
+        return known
+
+    def beat(self, name: str, heartbeat_ms: int) -> Dispatcher:
+        """A dispatcher was heard of."""
+        known = self.dispatcher(name)
+        known.alive_until_ms = self.heartbeats[name] = self.now_ms + heartbeat_ms
+        return known
+
+    def reconcile(self, snapshot: Snapshot, bodies: Sequence[tuple[str, str]]) -> list[Job]:
+        """Takes over what only the engine decides, if it decided rightly: new ranks, and the ids of callbacks.
+
+        `bodies` are those of the jobs that are new to the model. The new jobs are the result.
+        """
+        seq = self.seq
+        for job in self.ranked:
+            rank = int(snapshot.jobs[job.job_id]["rank"])
+            new = rank - job.rank_class * PRIORITY_SPAN
+            if not seq < new <= snapshot.seq:
+                raise Broken(f"{job.job_id} got rank {rank}: not behind {seq} in its class, or out of turn")
+            job.rank, seq = rank, new
+        born = self._callbacks(snapshot, dict(bodies))
+        self.ranked, self.told, self.seq = [], [], snapshot.seq
+        return born
+
+    def _callbacks(self, snapshot: Snapshot, bodies: dict[str, str]) -> list[Job]:
+        born: list[Job] = []
+        for job, status in self.told:
+            new_id = snapshot.jobs[job.job_id].get("callback_id", "")
+            body = bodies.pop(new_id, None)
+            if body is None:
+                raise Broken(f"{job.job_id} became {status} and has no callback of it: callback_id is {new_id!r}")
+            if f'"job_id":"{job.job_id}"' not in body or f'"status":"{status}"' not in body:
+                raise Broken(f"the callback of {job.job_id} ({status}) tells of something else: {body}")
+            born.append(self._callback(new_id, job, int(snapshot.jobs[new_id]["rank"]), body))
+            job.callback_id = new_id
+        if bodies:
+            raise Broken(f"jobs that nobody asked for: {bodies}")
+        if any(not self.seq < job.rank - 100 * PRIORITY_SPAN <= snapshot.seq for job in born):
+            raise Broken("a callback's rank is not at the back of the middle class")
+        return born
+
+    def _callback(self, job_id: str, cause: Job, rank: int, body: str) -> Job:
+        job = Job(job_id, cause.lane, "gateway.callback", "", 0, CALLBACK_ATTEMPTS, self.now_ms, body, rank=rank)
+        self.jobs[job_id] = job
+        self.make_ready(job)
+        self.count("submitted", job)
+        return job

@@ -1,0 +1,89 @@
+"""All that a partition holds, at one instant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from tests.model.clock import compiled
+
+DUMP = compiled(
+    "dump",
+    """#!lua flags=allow-oom
+local P = KEYS[1]
+local KINDS = { j = 'hash', b = 'text', r = 'text', e = 'text', idem = 'text', seq = 'string', lane = 'zset',
+  suspect = 'zset', flow = 'zset', ring = 'zset', heads = 'zset', ft = 'hash', fk = 'hash', due = 'zset',
+  leases = 'zset', done = 'zset', dead = 'zset', stats = 'hash', waiting = 'hash' }
+local hashes, zsets, strings = {}, {}, {}
+local keys = redis.call('KEYS', P .. '*')
+for i = 1, #keys do
+  local key = keys[i]
+  local name = string.sub(key, #P + 1)
+  local kind = KINDS[string.match(name, '^[^:]+')] or redis.call('TYPE', key).ok
+  if kind == 'hash' then
+    hashes[name] = redis.call('HGETALL', key)
+  elseif kind == 'zset' then
+    zsets[name] = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
+  else
+    strings[name] = kind == 'string' and redis.call('GET', key) or ''
+  end
+end
+return cmsgpack.pack({ hashes, zsets, strings })
+""",
+)
+"""Reads the partition whole; of bodies, results, logs and idempotency keys only that they are there."""
+
+_Flat = dict[str, list[str]]
+_decoder = msgspec.msgpack.Decoder(tuple[_Flat | list[str], _Flat | list[str], dict[str, str] | list[str]])
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Every key without its prefix; `zsets` in their order, `places` where each member is, by ZSET name."""
+
+    hashes: dict[str, dict[str, str]]
+    zsets: dict[str, dict[str, int]]
+    strings: dict[str, str]
+    jobs: dict[str, dict[str, str]]
+    places: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+
+    def zset(self, name: str) -> dict[str, int]:
+        """Members by score, empty where there is none."""
+        return self.zsets.get(name, {})
+
+    def hash(self, name: str) -> dict[str, str]:
+        return self.hashes.get(name, {})
+
+    @property
+    def seq(self) -> int:
+        return int(self.strings.get("seq", 0))
+
+
+_UNPLACED = ("ring:", "heads:", "dispatchers", "idle", "test:")
+
+
+def parse(reply: bytes) -> Snapshot:
+    """What `DUMP` returned."""
+    hashes, zsets, strings = _decoder.decode(reply)
+    # an empty Lua table comes as a list
+    named = {name: dict(zip(flat[::2], flat[1::2], strict=True)) for name, flat in _items(hashes)}
+    sets = {name: dict(zip(flat[::2], map(_whole, flat[1::2]), strict=True)) for name, flat in _items(zsets)}
+    jobs = {name[2:]: fields for name, fields in named.items() if name.startswith("j:")}
+    snapshot = Snapshot(named, sets, strings if isinstance(strings, dict) else {}, jobs)
+    for name, members in sets.items():
+        if not name.startswith(_UNPLACED):
+            for member, score in members.items():
+                if member[0] not in "~!":
+                    snapshot.places.setdefault(member, []).append((name, score))
+    return snapshot
+
+
+def _items(table: _Flat | list[str]) -> list[tuple[str, list[str]]]:
+    return list(table.items()) if isinstance(table, dict) else []
+
+
+def _whole(score: str) -> int:
+    number = int(float(score))
+    assert number == float(score), f"a score that is no whole number: {score}"
+    return number

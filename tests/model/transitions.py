@@ -1,0 +1,200 @@
+"""What each script does, in the model: its effect, and the answer that the real one must give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gateway.jobs import Settlement, Submission, pack_body
+from gateway.store.submitter import event_codes
+from tests.model.jobs import Job
+from tests.model.limits import Target
+from tests.model.model import Model
+
+REASONS = ("exhausted", "fatal", "no_target")
+
+
+def submit(model: Model, jobs: Sequence[Submission]) -> list[tuple[str, str, str]]:
+    """Verdict, id and status of each."""
+    return [_submit(model, job) for job in jobs]
+
+
+def _submit(model: Model, it: Submission) -> tuple[str, str, str]:
+    if known := model.jobs.get(it.job_id):
+        return "accepted", it.job_id, known.status
+    idem = it.idempotency
+    if idem and idem.key_hash in model.idempotent:
+        first_id, fingerprint, until_ms = model.idempotent[idem.key_hash]
+        if model.now_ms <= until_ms:
+            first = model.jobs.get(first_id)
+            verdict = "duplicate" if fingerprint == idem.fingerprint else "conflict"
+            return verdict, first_id, first.status if first else "gone"
+    job = Job(
+        it.job_id, it.lane, it.target, it.key, it.priority, it.max_attempts, model.now_ms,
+        pack_body(it.options, it.payload),
+        event_codes(it.options.callback), model.now_ms + it.expires_ms if it.expires_ms else 0,
+    )  # fmt: skip
+    model.jobs[it.job_id] = job
+    model.ranked.append(job)
+    model.make_ready(job)
+    if it.delay_ms:
+        job.status, job.due_us = "scheduled", model.now_us + it.delay_ms * 1000
+    if idem:
+        model.idempotent[idem.key_hash] = (it.job_id, idem.fingerprint, model.now_ms + idem.window_ms)
+    model.count("submitted", job)
+    return "accepted", it.job_id, job.status
+
+
+def settle(model: Model, items: Sequence[Settlement]) -> list[str]:
+    """The status of each, or duplicate, or lost."""
+    return [_settle(model, it) for it in items]
+
+
+def _settle(model: Model, it: Settlement) -> str:
+    job = model.jobs.get(it.job_id)
+    if job is None or job.status != "running" or job.token != it.token:
+        return "duplicate" if job is not None and job.token == it.token else "lost"
+    outcome, reason = it.outcome, it.reason
+    if job.cancel and outcome in ("retry", "released"):
+        outcome = "cancelled"
+    if outcome == "retry" and job.attempt >= job.max_attempts:
+        outcome, reason = "dead", "exhausted"
+    if job.suspect and outcome != "released":
+        job.suspect, job.stalls = False, 0
+    if outcome == "retry":
+        target = model.targets.get(job.target)
+        model.unspend(job, job.job_id if target and target.ordered else "")
+        job.status, job.previous_ms, job.due_us = "retrying", it.delay_ms, model.now_us + it.delay_ms * 1000
+        model.count("retried", job)
+    elif outcome == "released":
+        model.unspend(job)
+        job.attempt -= 1
+        model.make_ready(job)
+    else:
+        model.unspend(job)
+        model.finish(job, outcome, reason if reason in REASONS else "")
+    return job.status
+
+
+def extend(model: Model, name: str, held: Sequence[tuple[str, str]], lease_ms: int, heartbeat_ms: int) -> list[int]:
+    """0 lost, 1 renewed, 2 renewed and to be cancelled, for each."""
+    model.beat(name, heartbeat_ms)
+    verdicts = []
+    for job_id, token in held:
+        job = model.jobs.get(job_id)
+        if job is None or job.status != "running" or job.token != token:
+            verdicts.append(0)
+            continue
+        job.lease_ms = model.now_ms + lease_ms
+        verdicts.append(2 if job.cancel else 1)
+    return verdicts
+
+
+def reap(model: Model, most: int, max_stalls: int) -> list[tuple[str, str]]:
+    """Ids and the status each has now, in the order of their deadlines."""
+    over = sorted((job.lease_ms, job.job_id) for job in model.with_status("running") if job.lease_ms <= model.now_ms)
+    return [(job_id, _reap(model, model.jobs[job_id], max_stalls)) for _, job_id in over[:most]]
+
+
+def _reap(model: Model, job: Job, max_stalls: int) -> str:
+    stalls = job.stalls + (1 if job.suspect else 0)
+    job.token = ""
+    model.unspend(job)
+    model.count("reclaimed", job)
+    if job.cancel:
+        model.finish(job, "cancelled")
+    elif stalls > max_stalls:
+        job.stalls = stalls
+        model.finish(job, "dead", "stalled")
+    else:
+        job.attempt, job.suspect, job.stalls = job.attempt - 1, True, stalls
+        model.make_ready(job)
+    return job.status
+
+
+def cancel(model: Model, job_id: str, nonce: str) -> str:
+    """cancelled, asked, over or none."""
+    job = model.jobs.get(job_id)
+    if job is None:
+        return "none"
+    if job.status == "cancelled" and job.cancel == nonce:
+        return "cancelled"
+    if job.finished:
+        return "over"
+    job.cancel = nonce
+    if job.status == "running":
+        return "asked"
+    model.unhold(job)
+    model.finish(job, "cancelled")
+    return "cancelled"
+
+
+def replay(model: Model, nonce: str, job_ids: Sequence[str]) -> list[str]:
+    """replayed, not_dead or none, for each."""
+    return [_replay(model, nonce, model.jobs.get(job_id)) for job_id in job_ids]
+
+
+def _replay(model: Model, nonce: str, job: Job | None) -> str:
+    if job is None:
+        return "none"
+    if job.replay == nonce:
+        return "replayed"
+    if job.status != "dead":
+        return "not_dead"
+    job.attempt = job.stalls = job.previous_ms = job.expires_ms = job.finished_ms = 0
+    job.suspect, job.replay = False, nonce
+    job.reason = job.token = job.cancel = job.callback_id = ""
+    model.ranked.append(job)
+    model.make_ready(job)
+    model.count("replayed", job)
+    return "replayed"
+
+
+def control(model: Model, name: str, fields: Mapping[str, int]) -> int:
+    """1 if the target has flows from now on, 0 if it had."""
+    target = model.targets.get(name)
+    new = target is None
+    if target is None:
+        target = model.targets[name] = Target(name, {})
+        for job in model.with_status("running"):
+            if job.target == name:
+                target.node.running += 1
+                target.key(job.key).running += 1 if job.key else 0
+    target.fields.update(fields)
+    if any(field.startswith("key_") or field == "ordered" for field in fields):
+        target.keys_changed_us = None if new else model.now_us
+    pace = target.pace()
+    if pace.interval:  # what a slower rate has used up does not outlast a full burst of the new one
+        target.node.tat = min(target.node.tat, model.now_us + pace.burst * pace.interval)
+    return 1 if new else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """The arguments of upkeep."""
+
+    finished_ms: int
+    finished_most: int
+    dead_ms: int
+    dead_most: int
+    most: int
+
+
+def upkeep(model: Model, keep: Retention) -> list[int]:
+    """Jobs removed, is there more to remove, dispatchers lost."""
+    removed, more = 0, 0
+    sorts = ((("succeeded", "cancelled"), keep.finished_ms, keep.finished_most), (("dead",), keep.dead_ms, keep.dead_most))
+    for statuses, age_ms, at_most in sorts:
+        kept = sorted((job.finished_ms, job.job_id) for job in model.with_status(*statuses))
+        old = sum(finished_ms <= model.now_ms - age_ms for finished_ms, _ in kept)
+        excess = max(len(kept) - at_most, old)
+        more = 1 if excess > keep.most - removed else more
+        for _, job_id in kept[: min(excess, keep.most - removed)]:
+            model.count("evicted", model.jobs.pop(job_id))
+            removed += 1
+    lost = [name for name, until_ms in model.heartbeats.items() if until_ms <= model.now_ms]
+    for name in lost:
+        del model.heartbeats[name]
+    if lost:
+        model.stats["dispatcher_deaths"] += len(lost)
+    return [removed, more, len(lost)]
