@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -86,8 +87,9 @@ class HttpClient(Protocol):
 class Attempt(msgspec.Struct, Generic[C]):
     """One run of a job, as its executor sees it.
 
-    `deadline` is on the event loop's clock; the runner cancels `execute` there, so an executor only needs it to
-    pass a timeout on. `cancelled` is set when the client cancels the job, just before `execute` is cancelled.
+    `deadline` is on the event loop's clock, which is `time.monotonic`; the runner cancels `execute` there, so an
+    executor only needs it to pass a timeout on. `cancelled` is set when the client cancels the job, just before
+    `execute` is cancelled.
     """
 
     job: Job
@@ -102,8 +104,8 @@ class Attempt(msgspec.Struct, Generic[C]):
     report: Callable[[Any], None]
 
     def remaining_s(self) -> float:
-        """Seconds until the deadline, never below 0."""
-        return max(0.0, self.deadline - asyncio.get_running_loop().time())
+        """Seconds until the deadline, never below 0; may be called from any thread."""
+        return max(0.0, self.deadline - time.monotonic())
 
     def progress(self, value: Any) -> None:
         """Shows how far the attempt is (any small JSON value) in the job's record; the latest value wins."""

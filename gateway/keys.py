@@ -91,6 +91,19 @@ class Keyspace:
         """The channel that wakes one idle dispatcher."""
         return f"{self.prefix}wake:{dispatcher_id}"
 
+    def ended(self, process: str) -> str:
+        """The channel that tells a process of the ends of the jobs it waits for."""
+        return f"{self.prefix}ended:{process}"
+
+    def replay(self, replay_id: str) -> str:
+        """A bulk replay: what is asked for, in the control partition (0), and how far each partition is."""
+        return f"{self.prefix}replay:{replay_id}"
+
+    @property
+    def replays(self) -> str:
+        """Bulk replays under way; in the control partition only."""
+        return f"{self.prefix}replays"
+
     @property
     def apikeys(self) -> str:
         """API keys by id; in the control partition (0) only."""

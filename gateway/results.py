@@ -33,7 +33,7 @@ def encode_result(value: Any) -> str:
 
 def encode_error(type: str, message: str, details: dict[str, Any] | None = None) -> str:
     """An error as the record shows it: `type`, a message of at most 1,024 characters, and the details if they fit."""
-    head = {"type": type[:64], "message": _clean(message)[:MESSAGE_CHARACTERS]}
+    head = {"type": _clean(type)[:64], "message": _clean(message)[:MESSAGE_CHARACTERS]}
     if details:
         try:
             encoded = orjson.dumps({**details, **head}, option=orjson.OPT_NON_STR_KEYS)
@@ -47,8 +47,16 @@ def encode_error(type: str, message: str, details: dict[str, Any] | None = None)
 def error_of(failure: BaseException) -> str:
     """What went wrong, as the record's `error`: an executor's own words, or the exception's type and text."""
     if isinstance(failure, AttemptError):
-        return encode_error(failure.type, failure.message, failure.details)
-    return encode_error(type(failure).__name__, str(failure))
+        return encode_error(_text(failure.type), _text(failure.message), failure.details)
+    return encode_error(type(failure).__name__, _text(failure))
+
+
+def _text(value: object) -> str:
+    """What it says, also where a job's own code gave no string, or an exception that cannot be printed."""
+    try:
+        return str(value)
+    except Exception as error:
+        return f"cannot be printed: {type(error).__name__}"
 
 
 def _clean(text: str) -> str:

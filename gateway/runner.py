@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ import structlog
 from gateway import backoff
 from gateway.backoff import RetryPolicy
 from gateway.callbacks import render
+from gateway.durations import MAX_S
 from gateway.errors import EgressDenied, Fatal, NotFound, Retry
 from gateway.executor import Attempt, HttpClient, Job, Payload, Result
 from gateway.jobs import CALLBACK_TARGET, Claimed, Options, Settlement, unpack_body
@@ -20,6 +22,9 @@ from gateway.registry import Registry, Target
 from gateway.results import encode_error, encode_result, error_of
 
 log = structlog.get_logger(__name__)
+
+
+_NO_OPTIONS = Options()
 
 
 def _ignore(value: Any) -> None:
@@ -41,14 +46,16 @@ class Runner:
         """How the attempt ended. CancelledError passes: who cancels decides whether that is a release or an end.
 
         The attempt's time is kept here, unless `deadline` is given: it is told the loop's time at which the caller
-        must cancel, and `timed_out` makes the settlement then. One sweep over many attempts costs less than a timer each.
+        must cancel, and `timed_out` makes the settlement then. One sweep over many attempts costs less than a timer
+        each.
         """
         try:
-            options, payload = unpack_body(claimed.body)
             target = self.registry.target(claimed.target)
         except NotFound as error:
             return _settle(claimed, "dead", reason="no_target", error=encode_error("no_target", str(error)))
+        options = _NO_OPTIONS
         try:
+            options, payload = unpack_body(claimed.body)
             attempt = self._attempt(claimed, target, options, payload, cancelled)
             if deadline is None:
                 result = await self._in_time(target, attempt)
@@ -123,9 +130,16 @@ class Runner:
         delay_s = self.registry.retry_delay(job, failure)
         if delay_s is None:
             delay_s = backoff.delay_s(policy, claimed.attempt, claimed.previous_delay_ms / 1000, self.rng)
-        if isinstance(failure, Retry) and failure.after is not None:
-            delay_s = max(delay_s, failure.after)
+        if isinstance(failure, Retry):
+            delay_s = max(delay_s, _floor_s(failure.after))
         return max(1, round(delay_s * 1000))
+
+
+def _floor_s(after: object) -> float:
+    """What a failure wants at least, in seconds, capped; 0 where a job's own code gave no number."""
+    if not isinstance(after, (int, float)) or math.isnan(after):
+        return 0.0
+    return float(min(after, MAX_S))
 
 
 def _out_of_time() -> Retry:

@@ -164,7 +164,8 @@ end
 local function serve_key(t, lane, name)
   local k = key_node(t, name)
   local queue = queue_of(lane, k)
-  local head = call('ZRANGE', queue, 0, 0)
+  -- looked at again, since limits of keys may have changed, or a quota's window begun, after it came into the ring
+  local head = key_blocked(k) and {} or call('ZRANGE', queue, 0, 0)
   local verdict = 'gone'
   if head[1] then
     verdict = take(head[1], k)

@@ -66,7 +66,6 @@ local function finish(id, job, status, reason, result, error)
   local jk = P .. 'j:' .. id
   if status == 'dead' then
     call('HSET', jk, 'status', status, 'finished', NOW, 'reason', reason)
-    bury(id, job.target)
     log(id, log_line('dead', job.attempt, ',"reason":"' .. reason .. '"' .. (job.started and (',"started":' .. job.started) or '')
       .. (error ~= '' and (',"error":' .. error) or '')))
   else
@@ -78,6 +77,8 @@ local function finish(id, job, status, reason, result, error)
   ended[#ended + 1] = id
   bump(status, job.lane, job.target)
   notify(id, job, status, reason, result, error)
+  -- last, since of several that die in one ms it may be this one that goes
+  if status == 'dead' then bury(id, job.target) end
 end
 
 -- Sends a dead job back to its lane: same id, lane and priority, at the back of it; attempts, stalls, reason and result

@@ -13,6 +13,8 @@
 --   due           ZSET    scheduled and retrying ids, and timers of flows, by due time in us
 --   leases        ZSET    running ids by lease deadline in ms
 --   dead, done    ZSET    finished ids by time of finish in ms     dead:<target> ZSET the dead of one target
+--   schedules     ZSET    schedules that wait for a slot, by when it fires in ms     schedule_names ZSET all of them
+--   schedule:<name> HASH  definition payload revision timing source slot created updated last job (docs/schedules.md)
 --   idem:<hash>   STRING  job id, a space, fingerprint
 --   seq           STRING  rank sequence       stats, conf HASH counters; schema, lanes, pauses
 --   waiting       HASH    pending jobs by lane, and by lane:target

@@ -17,7 +17,7 @@ end
 
 local KEEP_MS = 30 * 86400000
 local rk = P .. 'replay:' .. id
-local v = call('HMGET', rk, 'state', 'score', 'member', 'till', 'tat', 'matched', 'replayed', 'skipped')
+local v = call('HMGET', rk, 'state', 'score', 'member', 'till', 'tat', 'matched', 'replayed', 'skipped', 'began')
 local state = v[1] or 'running'
 local score, member = v[2], v[3]
 -- what dies from now on is not of this replay
@@ -61,8 +61,10 @@ for i = 1, #found, 2 do
 end
 if replayed >= most then state = 'done' end
 
-call('HSET', rk, 'state', state, 'score', score or text(since), 'member', member or '', 'till', text(till), 'tat',
-  text(tat), 'matched', matched, 'replayed', replayed, 'skipped', skipped, 'updated', NOW)
-if state ~= 'running' then call('PEXPIRE', rk, KEEP_MS) end
+if score then call('HSET', rk, 'score', score, 'member', member) end
+call('HSET', rk, 'state', state, 'till', text(till), 'tat', text(tat), 'matched', matched, 'replayed', replayed,
+  'skipped', skipped, 'updated', NOW)
+-- the control partition's goes with the whole replay
+if state ~= 'running' and not v[9] then call('PEXPIRE', rk, KEEP_MS) end
 commit()
 return { state, matched, replayed, skipped, tokens < 1 and math.max(0, tat - now_us - (burst - 1) * interval) or 0 }

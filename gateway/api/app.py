@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -23,11 +24,13 @@ from gateway.api.metrics import ApiMetrics
 from gateway.api.openapi import describe_api
 from gateway.api.operations import OPERATIONS, Operation
 from gateway.api.problems import problem_reply
+from gateway.api.protocol import ON_DRAIN
 from gateway.api.reply import Reply, json_reply, send_reply
 from gateway.errors import NotFound, StoreError, StoreMismatch
 from gateway.registry import Registry
 from gateway.settings import Settings
 from gateway.store import Store
+from gateway.store.waits import Waits
 from gateway.submission import Catalog
 
 NO_ROUTE = "none"
@@ -53,6 +56,7 @@ def create_app(
         store=store,
         registry=registry,
         catalog=_catalog(settings, store, registry),
+        waits=Waits(store),
         gate=StoreGate(store),
         authoriser=Authoriser(settings.gateway, store),
         metrics=ApiMetrics(),
@@ -61,10 +65,10 @@ def create_app(
     )
 
     @contextlib.asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+    async def lifespan(app: Starlette) -> AsyncIterator[dict[str, Any]]:
         try:
             async with _running(gateway):
-                yield
+                yield {ON_DRAIN: gateway.waits.release}
         finally:
             if close_store:
                 await store.aclose()
@@ -98,6 +102,7 @@ async def _running(gateway: Gateway) -> AsyncIterator[None]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await gateway.waits.aclose()
         await gateway.gate.aclose()
 
 

@@ -18,6 +18,7 @@ from gateway.api.metrics import ApiMetrics
 from gateway.registry import Registry
 from gateway.settings import Settings
 from gateway.store import Store
+from gateway.store.waits import Waits
 from gateway.submission import Catalog
 
 T = TypeVar("T")
@@ -34,6 +35,7 @@ class Gateway:
     store: Store
     registry: Registry
     catalog: Catalog
+    waits: Waits
     gate: StoreGate
     authoriser: Authoriser
     metrics: ApiMetrics

@@ -1,18 +1,10 @@
-"""What is set up here: targets, lanes, the public half of the signing key."""
+"""What is set up here: lanes, the public half of the signing key."""
 
 from __future__ import annotations
 
 from gateway.api.call import Call
 from gateway.api.reply import Reply, json_reply
 from gateway.signing import SigningKey
-
-
-async def list_targets(call: Call) -> Reply:
-    """Names and executors; no configuration, since secrets may be in it."""
-    targets = call.gateway.registry.targets
-    return json_reply(
-        {"targets": [{"name": name, "executor": target.executor.name} for name, target in sorted(targets.items())]}
-    )
 
 
 async def list_lanes(call: Call) -> Reply:

@@ -8,10 +8,12 @@ import orjson
 
 from gateway.api.bodies import NDJSON_TYPES, check_json, media_type, one_header
 from gateway.api.call import Call
+from gateway.api.prefer import preferred_wait
 from gateway.api.problems import Refused, describe
 from gateway.api.query import Query
 from gateway.api.records import render_page, render_record, render_status, render_timeline
 from gateway.api.reply import Reply, json_reply
+from gateway.api.waiting import await_record
 from gateway.errors import InvalidRequest, RequestError, StoreFull
 from gateway.events import JobEvent
 from gateway.jobs import Record, Submission, Submitted
@@ -20,7 +22,7 @@ from gateway.submission import Caller, check_text, parse_submission, split_array
 
 
 async def submit(call: Call) -> Reply:
-    """202 for a job taken in, 200 for one that was there already."""
+    """202 for a job taken in, 200 for one that was there already; 200 and the record for one that was waited for."""
     check_json(call.headers)
     text = await call.body()
     check_text(text)
@@ -30,7 +32,19 @@ async def submit(call: Call) -> Reply:
     submitted = (await call.in_time(lambda: gateway.store.submit([job])))[0]
     _raise_refused(submitted)
     announce(call, [job], [submitted], now_s=now_s)
-    return Reply(200 if submitted.verdict == "duplicate" else 202, orjson.dumps(_accepted(submitted)))
+    wait_s = preferred_wait(call.headers, int(gateway.settings.gateway.hold))
+    return await _held(call, submitted, wait_s) if wait_s and submitted.status != "gone" else _answer(submitted)
+
+
+async def _held(call: Call, submitted: Submitted, wait_s: int) -> Reply:
+    """200 and the record if the job is over in time, else as without waiting."""
+    record = await await_record(call, submitted.job_id, wait_s)
+    if record is None:
+        return _answer(submitted)
+    if not record.status.finished:
+        return _answer(Submitted(submitted.verdict, submitted.job_id, record.status.value))
+    applied = (b"preference-applied", b"wait=%d" % wait_s)
+    return Reply(200, orjson.dumps(render_record(record)), headers=(applied,))
 
 
 async def submit_batch(call: Call) -> Reply:
@@ -127,6 +141,10 @@ def _caller(call: Call, *, with_key: bool = False) -> Caller:
         idempotency_key=None if key is None else key.decode("latin-1"),
         traceparent=traceparent.decode("latin-1"),
     )
+
+
+def _answer(submitted: Submitted) -> Reply:
+    return Reply(200 if submitted.verdict == "duplicate" else 202, orjson.dumps(_accepted(submitted)))
 
 
 def _accepted(submitted: Submitted) -> dict[str, Any]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
-from gateway.figures import render_figures
-from gateway.store import Inspection
 from gateway.verifier import REASONS
 
 REFUSALS = {
@@ -63,7 +61,7 @@ class ApiMetrics:
     def count_rejected_delivery(self, trigger: str, reason: str) -> None:
         self._rejected_deliveries.labels(trigger, reason if reason in REASONS else "other").inc()
 
-    def render(self, inspection: Inspection, *, lag_s: float) -> bytes:
-        """All of it in the Prometheus text format."""
+    def render(self, *, lag_s: float) -> bytes:
+        """What this process counts, in the Prometheus text format."""
         self._lag.set(lag_s)
-        return render_figures(inspection) + generate_latest(self.registry)
+        return generate_latest(self.registry)

@@ -9,8 +9,15 @@ import msgspec
 
 from gateway.apikeys import Scope
 from gateway.jobs import Reason, Status
+from gateway.schedules import Overlap, Source
 
 StatusOrGone = Literal["scheduled", "pending", "running", "retrying", "succeeded", "dead", "cancelled", "gone"]
+
+
+WaitingOn = Literal["paused", "breaker", "concurrency", "quota", "rate", "key"]
+"""What holds a pending job back: its target's pause or limits, or those of its key."""
+
+BlockedBy = Literal["paused", "breaker", "concurrency", "quota", "rate"]
 
 
 class _Model(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
@@ -83,6 +90,7 @@ class JobSummary(_Model):
     next_attempt_at: datetime | None = None
     key: str | None = None
     reason: Reason | None = None
+    waiting_on: WaitingOn | None = None
     traceparent: str | None = None
     error: dict[str, Any] | None = None
     tags: list[str] = []
@@ -151,17 +159,77 @@ class DeliveryAnswer(_Model):
     duplicate: bool
 
 
-class TargetName(_Model):
-    """A target and what runs it."""
+class ReplayStarted(_Model):
+    """A bulk replay that dispatchers carry on."""
+
+    replay_id: str
+    state: Literal["running"]
+
+
+class ReplayWanted(_Model):
+    """Which dead jobs a bulk replay is for."""
+
+    target: str | None = None
+    reason: Reason | None = None
+    dead_after: datetime | None = None
+    dead_before: datetime | None = None
+
+
+class ReplayChanges(_Model):
+    """What its jobs have instead of what they had."""
+
+    max_attempts: int
+
+
+class ReplayState(_Model):
+    """How far a bulk replay is: dead jobs that matched so far, those sent back, those that were dead no longer."""
+
+    replay_id: str
+    state: Literal["running", "done", "stopped"]
+    matched: int
+    replayed: int
+    skipped: int
+    filter: ReplayWanted
+    rate: str
+    created_at: datetime
+    updated_at: datetime
+    limit: int | None = None
+    overrides: ReplayChanges | None = None
+
+
+class KeyLimitsShown(_Model):
+    """Limits as they are configured."""
+
+    rate: str | None = None
+    burst: int | None = None
+    quota: str | None = None
+    concurrency: int | None = None
+
+
+class LimitsShown(KeyLimitsShown):
+    """A target's limits, and those of each of its keys."""
+
+    per_key: KeyLimitsShown | None = None
+
+
+class TargetShown(_Model):
+    """A target and how it stands: jobs that wait, by lane; jobs that run, where it has flows; why none may start."""
 
     name: str
     executor: str
+    paused: bool
+    pending: dict[str, int]
+    running: int | None = None
+    blocked: BlockedBy | None = None
+    lane: str | None = None
+    limits: LimitsShown | None = None
+    ordered: bool = False
 
 
 class Targets(_Model):
     """The configured targets, by name."""
 
-    targets: list[TargetName]
+    targets: list[TargetShown]
 
 
 class LaneState(_Model):
@@ -227,3 +295,51 @@ class Ready(_Model):
 
     status: Literal["ready", "unready"]
     reason: str | None = None
+
+
+class LastRun(_Model):
+    """The last job of a schedule, and the instant that it was made for."""
+
+    job_id: str
+    status: StatusOrGone
+    run_at: datetime
+
+
+class ScheduleSummary(_Model):
+    """A schedule as it stands; `missed` are slots given up, `overlapped` those that an unfinished job stood in."""
+
+    name: str
+    cron: str
+    timezone: str
+    target: str
+    priority: int
+    catch_up: str
+    overlap: Overlap
+    source: Source
+    paused: bool
+    fired: int
+    missed: int
+    overlapped: int
+    created_at: datetime
+    updated_at: datetime
+    next_run_at: datetime | None = None
+    last: LastRun | None = None
+    lane: str | None = None
+    key: str | None = None
+    jitter: float | None = None
+    max_attempts: int | None = None
+    timeout: float | None = None
+    tags: list[str] = []
+
+
+class ScheduleRecord(ScheduleSummary):
+    """A schedule with its payload, whose bytes are those that were sent."""
+
+    payload: Any = None
+
+
+class SchedulePage(_Model):
+    """A page of schedules by name; `next_cursor` asks for the next one, and is null on the last."""
+
+    schedules: list[ScheduleSummary]
+    next_cursor: str | None

@@ -11,6 +11,7 @@ import msgspec
 from gateway.api.models import Problem
 from gateway.api.operations import ANY_METHOD, Operation
 from gateway.durations import Duration
+from gateway.limits import Rate
 
 _PATH_VALUE = re.compile(r"\{(\w+)\}")
 _METHODS = ("get", "post")
@@ -44,9 +45,13 @@ def _kinds(operations: Sequence[Operation]) -> list[Any]:
     kinds: dict[str, Any] = {str(Problem): Problem}
     for operation in operations:
         for kind in (operation.body, *operation.answers.values()):
-            if kind is not None:
-                kinds[str(kind)] = kind
+            for each in _alternatives(kind):
+                kinds[str(each)] = each
     return list(kinds.values())
+
+
+def _alternatives(kind: Any) -> tuple[Any, ...]:
+    return kind if isinstance(kind, tuple) else () if kind is None else (kind,)
 
 
 def _schema_of(kind: type) -> dict[str, Any]:
@@ -55,6 +60,8 @@ def _schema_of(kind: type) -> dict[str, Any]:
             "description": 'a duration: "250ms", "1.5s", "10m", "2h", "7d", or seconds',
             "anyOf": [{"type": "string", "pattern": r"^\d+(\.\d+)?(ms|s|m|h|d)$"}, {"type": "number", "minimum": 0}],
         }
+    if kind is Rate:
+        return {"description": "a count per time", "type": "string", "pattern": r"^\d+(\.\d+)?/\d*(s|m|h|d)$"}
     raise NotImplementedError(kind)
 
 
@@ -69,12 +76,17 @@ def _describe(operation: Operation, method: str, schema_of: dict[str, Any]) -> d
         {"name": each, "in": "query", "description": text, "schema": {"type": "string"}}
         for each, text in operation.query.items()
     ]
+    parameters += [
+        {"name": each, "in": "header", "description": text, "schema": {"type": "string"}}
+        for each, text in operation.headers.items()
+    ]
     if parameters:
         out["parameters"] = parameters
     if operation.scope is not None:
         out["security"] = [{"apiKey": [operation.scope]}]
     if operation.body is not None:
-        out["requestBody"] = {"required": True, "content": _content(operation.body, schema_of)}
+        content = _content(operation.body, schema_of)
+        out["requestBody"] = {"required": operation.body_required, "content": content}
     for status, kind in operation.answers.items():
         out["responses"][str(status)] = _answer(operation.summary, kind, schema_of)
     problem = {"application/problem+json": {"schema": schema_of[str(Problem)]}}
@@ -91,6 +103,7 @@ def _content(kind: Any, schema_of: dict[str, Any]) -> dict[str, Any]:
 
 def _answer(summary: str, kind: Any, schema_of: dict[str, Any]) -> dict[str, Any]:
     answer: dict[str, Any] = {"description": summary}
-    if kind is not None:
-        answer["content"] = {"application/json": {"schema": schema_of[str(kind)]}}
+    schemas = [schema_of[str(each)] for each in _alternatives(kind)]
+    if schemas:
+        answer["content"] = {"application/json": {"schema": schemas[0] if len(schemas) == 1 else {"oneOf": schemas}}}
     return answer

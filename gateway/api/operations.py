@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.api import dlq, health, hooks, installation, jobs, keys, models, scrape
+from gateway.api import dlq, health, hooks, installation, jobs, keys, models, replays, schedules, scrape, targets
 from gateway.api.call import Call
 from gateway.api.reply import Reply
 from gateway.apikeys import Scope
+from gateway.schedules import ScheduleBody
 from gateway.submission import SubmitBody
 
 Handler = Callable[[Call], Awaitable[Reply]]
@@ -19,7 +20,8 @@ Handler = Callable[[Call], Awaitable[Reply]]
 class Operation:
     """One method of one path. `scope` None: nobody is asked who they are; `store`: nothing works without Redis.
 
-    `answers` maps statuses to models (None: no JSON), `query` parameters to their descriptions.
+    `answers` maps statuses to models (None: no JSON; a tuple: one of them), `query` parameters and `headers` to their
+    descriptions.
     """
 
     method: str
@@ -29,7 +31,9 @@ class Operation:
     summary: str
     answers: dict[int, Any]
     body: Any = None
+    body_required: bool = True
     query: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
     store: bool = True
 
 
@@ -44,10 +48,17 @@ _JOBS_QUERY = {
     **_PAGE,
 }
 _DLQ_QUERY = {"target": "of this target only", "reason": "dead for this reason only", **_PAGE}
-_SUBMITTED = {202: models.Accepted, 200: models.Accepted}
+_SUBMITTED = {202: models.Accepted, 200: (models.Accepted, models.JobRecord)}
+_SUBMIT_HEADERS = {
+    "Idempotency-Key": "instead of idempotency_key in the body",
+    "Prefer": "wait=N: hold the answer up to N seconds, and answer 200 with the record if the job is over by then",
+    "traceparent": "W3C Trace Context, kept with the job",
+}
 
 OPERATIONS: tuple[Operation, ...] = (
-    Operation("POST", "/jobs", jobs.submit, "submit", "Submit a job", _SUBMITTED, SubmitBody),
+    Operation(
+        "POST", "/jobs", jobs.submit, "submit", "Submit a job", _SUBMITTED, SubmitBody, headers=_SUBMIT_HEADERS
+    ),
     Operation("*", "/hooks/{trigger}", hooks.receive, None, "Deliver a webhook", {202: models.DeliveryAnswer}),
     Operation(
         "POST", "/jobs/batch", jobs.submit_batch, "submit", "Submit up to 1000 jobs, as an array or NDJSON",
@@ -61,13 +72,57 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation("GET", "/jobs/{job_id}/status", jobs.show_status, "read", "A job's state", {200: models.JobStatus}),
     Operation("GET", "/jobs/{job_id}/events", jobs.show_events, "read", "A job's timeline", {200: models.Timeline}),
-    Operation("POST", "/enqueue", jobs.submit, "submit", "Submit a job (older path)", _SUBMITTED, SubmitBody),
+    Operation(
+        "POST", "/enqueue", jobs.submit, "submit", "Submit a job (older path)", _SUBMITTED, SubmitBody,
+        headers=_SUBMIT_HEADERS,
+    ),
     Operation("GET", "/dlq", dlq.list_dead, "read", "List dead jobs", {200: models.JobPage}, query=_DLQ_QUERY),
+    Operation(  # before /dlq/{job_id}, which would take it
+        "POST", "/dlq/retry", replays.start, "submit", "Send dead jobs back by filter, at a rate",
+        {202: models.ReplayStarted}, replays.ReplayBody,
+    ),
+    Operation(
+        "GET", "/replays/{replay_id}", replays.show, "read", "How far a bulk replay is", {200: models.ReplayState}
+    ),
+    Operation(
+        "DELETE", "/replays/{replay_id}", replays.stop, "submit", "Stop a bulk replay", {200: models.ReplayState}
+    ),
     Operation("GET", "/dlq/{job_id}", dlq.show_dead, "read", "A dead job's record", {200: models.JobRecord}),
     Operation(
-        "POST", "/dlq/{job_id}/retry", dlq.retry, "submit", "Send a dead job back to its lane", {200: models.JobRecord}
+        "POST", "/dlq/{job_id}/retry", dlq.retry, "submit", "Send a dead job back to its lane",
+        {200: models.JobRecord}, replays.RetryBody, body_required=False,
     ),
-    Operation("GET", "/targets", installation.list_targets, "read", "The targets", {200: models.Targets}),
+    Operation("GET", "/targets", targets.list_all, "read", "The targets", {200: models.Targets}),
+    Operation("GET", "/targets/{target}", targets.show, "read", "A target", {200: models.TargetShown}),
+    Operation(
+        "POST", "/targets/{target}/pause", targets.pause, "admin", "Let no job of a target start",
+        {200: models.TargetShown},
+    ),
+    Operation(
+        "POST", "/targets/{target}/resume", targets.resume, "admin", "Let a target's jobs go on",
+        {200: models.TargetShown},
+    ),
+    Operation(
+        "GET", "/schedules", schedules.list_all, "read", "List schedules", {200: models.SchedulePage}, query=_PAGE
+    ),
+    Operation("GET", "/schedules/{name}", schedules.show, "read", "A schedule", {200: models.ScheduleRecord}),
+    Operation(
+        "PUT", "/schedules/{name}", schedules.put, "admin", "Define a schedule",
+        {200: models.ScheduleRecord, 201: models.ScheduleRecord}, ScheduleBody,
+    ),
+    Operation("DELETE", "/schedules/{name}", schedules.delete, "admin", "Delete a schedule", {204: None}),
+    Operation(
+        "POST", "/schedules/{name}/pause", schedules.pause, "admin", "Let no slot of a schedule fire",
+        {200: models.ScheduleRecord},
+    ),
+    Operation(
+        "POST", "/schedules/{name}/resume", schedules.resume, "admin", "Let a schedule go on",
+        {200: models.ScheduleRecord},
+    ),
+    Operation(
+        "POST", "/schedules/{name}/run", schedules.run, "submit", "Make a job of a schedule now",
+        {202: models.Accepted},
+    ),
     Operation("GET", "/lanes", installation.list_lanes, "read", "The lanes and their depths", {200: models.Lanes}),
     Operation(
         "GET", "/signing-keys", installation.list_signing_keys, "read", "The public keys", {200: models.SigningKeys}

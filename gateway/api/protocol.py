@@ -18,6 +18,10 @@ MAX_HEAD_BYTES = 2 * 1024 * 1024
 
 HEAD_TIMEOUT_S = 10.0
 
+ON_DRAIN = "on_drain"
+"""What an application's lifespan state may hold: called when the server begins to stop, before it waits for requests
+under way."""
+
 
 class GuardedProtocol(HttpToolsProtocol):
     """One connection; ends it when a head is endless, too slow or not HTTP."""
@@ -46,6 +50,11 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._end_head()
         super().on_headers_complete()
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        if (tell := self.app_state.get(ON_DRAIN)) is not None:
+            tell()
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(400, "this is not HTTP/1.1 as RFC 9112 has it")

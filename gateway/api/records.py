@@ -39,6 +39,7 @@ def render_summary(record: Record) -> dict[str, Any]:
     for name, text in (
         ("key", record.key),
         ("reason", record.reason),
+        ("waiting_on", record.waiting_on),
         ("traceparent", record.options.traceparent),
     ):
         if text:

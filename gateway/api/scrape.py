@@ -6,10 +6,13 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from gateway.api.call import Call
 from gateway.api.reply import Reply
+from gateway.figures import read_figures
+from gateway.jobs import CALLBACK_TARGET
 
 
 async def scrape(call: Call) -> Reply:
     """Every metric; raises StoreError only where Redis cannot be read."""
-    inspection = await call.in_time(call.gateway.store.inspect)
-    body = call.gateway.metrics.render(inspection, lag_s=call.gateway.lag.seconds)
-    return Reply(200, body, CONTENT_TYPE_PLAIN_0_0_4.encode())
+    gateway = call.gateway
+    targets = [*gateway.registry.targets, CALLBACK_TARGET]
+    figures = await call.in_time(lambda: read_figures(gateway.store, targets))
+    return Reply(200, figures + gateway.metrics.render(lag_s=gateway.lag.seconds), CONTENT_TYPE_PLAIN_0_0_4.encode())

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable
-from typing import Annotated, TypeVar, cast
+from typing import Annotated, cast
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from gateway.apikeys import SCOPES, Scope
-from gateway.cli.environment import load_settings, redis_url, with_redis
-from gateway.opening import make_store
-from gateway.store import Store
+from gateway.cli.environment import with_store
 from gateway.store.apikeys import create_key, delete_key, list_keys
-
-T = TypeVar("T")
 
 app = typer.Typer(help="Makes, lists and deletes API keys.", no_args_is_help=True)
 
@@ -32,14 +26,14 @@ def create(
     if unknown := set(scope) - set(SCOPES):
         raise typer.BadParameter(f"no scope named {', '.join(sorted(unknown))}; there are: {', '.join(SCOPES)}")
     scopes = [cast("Scope", each) for each in scope]
-    _, text = _with_store(lambda store: create_key(store, name, scopes, now_ms=time.time_ns() // 1_000_000))
+    _, text = with_store(lambda store: create_key(store, name, scopes, now_ms=time.time_ns() // 1_000_000))
     print(text)
 
 
 @app.command("list")
 def list_(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Lists the keys, without their secrets."""
-    keys = _with_store(list_keys)
+    keys = with_store(list_keys)
     if as_json:
         print(json.dumps([{"id": key.key_id, "name": key.name, "scopes": key.scopes} for key in keys]))
         return
@@ -52,18 +46,4 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] =
 @app.command()
 def delete(key_id: str) -> None:
     """Deletes a key; gateways forget it within 5 seconds."""
-    _with_store(lambda store: delete_key(store, key_id))
-
-
-def _with_store(work: Callable[[Store], Awaitable[T]]) -> T:
-    settings = with_redis(load_settings())
-
-    async def run() -> T:
-        store = make_store(settings, redis_url(settings))
-        try:
-            await store.configure()
-            return await work(store)
-        finally:
-            await store.aclose()
-
-    return asyncio.run(run())
+    with_store(lambda store: delete_key(store, key_id))

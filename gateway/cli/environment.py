@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from gateway.errors import ConfigError
 from gateway.logs import configure_logging
+from gateway.opening import make_store
 from gateway.secret import Secret
 from gateway.settings import Settings, load
+from gateway.store import Store
 from gateway.store.embedded import find
+
+T = TypeVar("T")
 
 
 def load_settings() -> Settings:
@@ -38,3 +45,18 @@ def redis_url(settings: Settings) -> str:
     """The URL that `with_redis` found."""
     assert settings.redis_url is not None
     return settings.redis_url.reveal()
+
+
+def with_store(work: Callable[[Store], Awaitable[T]], settings: Settings | None = None) -> T:
+    """What the work brings, with the store of `settings`, or else of this directory; raises GatewayError."""
+    settings = with_redis(settings or load_settings())
+
+    async def run() -> T:
+        store = make_store(settings, redis_url(settings))
+        try:
+            await store.configure()
+            return await work(store)
+        finally:
+            await store.aclose()
+
+    return asyncio.run(run())

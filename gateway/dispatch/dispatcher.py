@@ -16,6 +16,8 @@ from gateway.dispatch.attempts import Attempts, Running
 from gateway.dispatch.claims import ClaimLoop
 from gateway.dispatch.leases import Held, LeaseKeeper
 from gateway.dispatch.metrics import DispatchMetrics
+from gateway.dispatch.replays import carry_replays
+from gateway.dispatch.schedules import Scheduler
 from gateway.dispatch.slots import Slots
 from gateway.dispatch.upkeep import reap, upkeep
 from gateway.errors import StoreError, StoreMismatch
@@ -23,10 +25,12 @@ from gateway.events import EventType, JobEvent
 from gateway.jobs import Claimed, Settlement
 from gateway.registry import Registry
 from gateway.runner import Runner
+from gateway.schedules import Schedule
 from gateway.settings import Settings
 from gateway.store import RetentionLimits, Store, Worker
 from gateway.store.leases import Renewed
 from gateway.store.wake import listen
+from gateway.submission import job_facts
 
 log = structlog.get_logger(__name__)
 
@@ -130,13 +134,30 @@ class Dispatcher:
                 self._store.keyspaces,
                 on_wake=self._wake,
                 on_cancel=lambda job_id: self._attempts.end(job_id, "cancelled"),
-            )
+            ),
+            carry_replays(self._store, idle_s=1.0, rng=self._rng),
+            self._scheduler().run(),
         ]
         for loop, worker in zip(self._loops, self._workers, strict=True):
             work.append(loop.run())
             work.append(reap(worker, max_stalls=gateway.max_stalls, every_s=reap_s, rng=self._rng))
             work.append(upkeep(worker, limits, every_s=1.0, rng=self._rng, removed=self._metrics.removed))
         return work
+
+    def _scheduler(self) -> Scheduler:
+        registry, default_lane = self._registry, self._settings.lanes.default
+
+        def fired(schedule: Schedule, job_id: str, lane: str) -> None:
+            if registry.listening:
+                registry.emit(JobEvent("accepted", job_id, schedule.target, lane, self._wall_ms()))
+
+        return Scheduler(
+            self._store,
+            registry.schedules,
+            facts_of=lambda schedule: job_facts(schedule, registry.targets, default_lane),
+            fired=fired,
+            rng=self._rng,
+        )
 
     def _start(self, jobs: Sequence[Claimed]) -> None:
         if self._draining:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import uvicorn
 from prometheus_client import CollectorRegistry, generate_latest
@@ -15,14 +15,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from gateway.errors import StoreError
-from gateway.figures import render_figures
+from gateway.figures import read_figures
 from gateway.store import Store
 
 PROBE_S = 1.0
 
 
-def health_app(store: Store, metrics: CollectorRegistry) -> Starlette:
-    """The three routes; `/readyz` is red while Redis takes no writes."""
+def health_app(store: Store, metrics: CollectorRegistry, *, targets: Sequence[str]) -> Starlette:
+    """The three routes; `/readyz` is red while Redis takes no writes. `targets`: whose state `/metrics` tells."""
 
     async def livez(request: Request) -> Response:
         return JSONResponse({"status": "alive"})
@@ -39,7 +39,7 @@ def health_app(store: Store, metrics: CollectorRegistry) -> Starlette:
     async def all_metrics(request: Request) -> Response:
         try:
             async with asyncio.timeout(PROBE_S):
-                figures = render_figures(await store.inspect())
+                figures = await read_figures(store, targets)
         except (StoreError, TimeoutError) as error:
             return Response(f"# {error or 'Redis does not answer'}\n", status_code=503, media_type=CONTENT_TYPE_LATEST)
         return Response(figures + generate_latest(metrics), media_type=CONTENT_TYPE_LATEST)

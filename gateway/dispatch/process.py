@@ -18,6 +18,7 @@ from gateway.dispatch.health import health_app, health_server
 from gateway.dispatch.metrics import DispatchMetrics
 from gateway.egress.client import EgressClient
 from gateway.errors import StoreUnavailable
+from gateway.jobs import CALLBACK_TARGET
 from gateway.opening import make_store
 from gateway.registry import Registry
 from gateway.runner import Runner
@@ -84,7 +85,7 @@ async def _run(settings: Settings, store: Store, stop: Stop, *, redis_url: str) 
             rng=random.Random(),  # noqa: S311 (jitter)
         )
         await registry.start()
-        server = health_server(health_app(store, metrics))
+        server = health_server(health_app(store, metrics, targets=[*registry.targets, CALLBACK_TARGET]))
         health = asyncio.create_task(server.serve([_listener(gateway.host, gateway.dispatcher_port)]))
         try:
             await dispatcher.run(stop)

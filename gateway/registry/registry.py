@@ -1,4 +1,4 @@
-"""The registry: every loaded plugin, target and trigger of one process."""
+"""The registry: every loaded plugin, target, trigger and configured schedule of one process."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from gateway.jobs import CALLBACK_TARGET
 from gateway.registry.discovery import discover, make_importable
 from gateway.registry.listeners import Listeners
 from gateway.registry.loading import LoadedPlugin, Offers, collect, describe, register
+from gateway.registry.schedules import make_file_schedule
 from gateway.registry.sources import make_trigger
 from gateway.registry.targets import Target, callback_config, callback_target, check_runnable, make_target
+from gateway.schedules import Schedule
 from gateway.secret import Secret
 from gateway.settings import SecretSource, Settings, TargetSettings, known_names
 from gateway.triggers import Trigger
@@ -49,6 +51,12 @@ class Registry:
                     name, each, self.verifiers, targets=self.targets, lanes=self._lanes, secrets=settings.secrets
                 )
                 for name, each in settings.triggers.items()
+            }
+        )
+        self.schedules: Mapping[str, Schedule] = MappingProxyType(
+            {
+                name: make_file_schedule(name, each, targets=self.targets, lanes=self._lanes)
+                for name, each in settings.schedules.items()
             }
         )
         self._callback = callback_target(self.executors)

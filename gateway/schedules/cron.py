@@ -30,7 +30,7 @@ MACROS = {
     "@annually": "0 0 1 1 *",
 }
 
-_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  naive on purpose: the calendar is walked in local time
+_EPOCH = datetime(1970, 1, 1)  # naive on purpose: the calendar is walked in local time
 _FORMS = 'write five fields ("30 2 * * *": minute, hour, day, month, weekday), six with seconds first, or a macro'
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import msgspec
@@ -65,6 +66,14 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def timing(self) -> str:
         """All that decides when it fires: another timing begins anew, anything else leaves the next slot be."""
         return f"{self.cron}|{self.timezone}|{self.jitter_ms}"
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """What a schedule's jobs take from their target and from the lanes, where the schedule says nothing itself."""
+
+    lane: str
+    max_attempts: int
 
 
 def catch_up_most(text: str) -> int:

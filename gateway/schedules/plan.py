@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from dataclasses import dataclass
-from itertools import islice, takewhile
+from itertools import islice, pairwise, takewhile
 
 from gateway.schedules.cron import Cron, parse_cron
 from gateway.schedules.definition import Schedule, catch_up_most
@@ -61,9 +61,10 @@ def plan(schedule: Schedule, slot_ms: int, now_ms: int) -> Plan:
     due = [slot for slot in slots if slot.at_ms <= now_ms]
     chosen = due[-most:] if most else [slot for slot in due if slot.at_ms >= late_ms]
     pending = next(slot for slot in slots if slot.at_ms > now_ms)
-    missed = 0 if on_time else _count(cron, first.slot_ms // 1000, pending.slot_ms // 1000) - len(chosen)
+    kept = chosen[0] if chosen else pending
+    missed = 0 if on_time else _count(cron, first.slot_ms // 1000, kept.slot_ms // 1000)
     rest = chosen[FIRE_MOST:]
-    return Plan(tuple(slot.slot_ms for slot in chosen[:FIRE_MOST]), max(0, missed), rest[0] if rest else pending)
+    return Plan(tuple(slot.slot_ms for slot in chosen[:FIRE_MOST]), missed, rest[0] if rest else pending)
 
 
 def _latest(schedule: Schedule, cron: Cron, low_s: int, high_s: int, *, most: int) -> list[Slot]:
@@ -79,7 +80,7 @@ def _latest(schedule: Schedule, cron: Cron, low_s: int, high_s: int, *, most: in
             break
         width_s *= 2
     instants = [*found, *islice(cron.since(high_s + 1), 2)]
-    return [_slot(schedule, at_s, following_s) for at_s, following_s in zip(instants, instants[1:], strict=False)]
+    return [_slot(schedule, at_s, following_s) for at_s, following_s in pairwise(instants)]
 
 
 def _count(cron: Cron, from_s: int, to_s: int) -> int:

@@ -63,7 +63,7 @@ class WallClock:
         return None
 
 
-_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  naive on purpose: a local time
+_EPOCH = datetime(1970, 1, 1)  # naive on purpose: a local time
 
 
 def _seconds(offset: timedelta | None) -> int:

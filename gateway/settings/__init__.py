@@ -17,8 +17,10 @@ from gateway.settings.tables import (
     TARGET_KEYS,
     TRIGGER_KEYS,
     RouteSettings,
+    ScheduleSettings,
     TargetSettings,
     TriggerSettings,
+    read_schedule,
     read_target,
     read_trigger,
 )
@@ -31,6 +33,7 @@ __all__ = [
     "LaneSettings",
     "RetentionSettings",
     "RouteSettings",
+    "ScheduleSettings",
     "SecretSource",
     "Settings",
     "TargetSettings",
@@ -41,6 +44,7 @@ __all__ = [
     "known_names",
     "load",
     "mend_name",
+    "read_schedule",
     "read_target",
     "read_trigger",
 ]

@@ -138,8 +138,9 @@ def _check_known(variable: str, known: list[str]) -> None:
     if variable in known:
         return
     place = f"environment: {variable}"
-    if variable.startswith(("GATEWAY_TARGETS_", "GATEWAY_TRIGGERS_")):
-        raise ConfigError(place, "targets and triggers are set in gateway.toml or over the API, not by variables")
+    if variable.startswith(("GATEWAY_TARGETS_", "GATEWAY_TRIGGERS_", "GATEWAY_SCHEDULES_")):
+        detail = "targets, triggers and schedules are set in gateway.toml or over the API, not by variables"
+        raise ConfigError(place, detail)
     near = [name for name in known if name == variable.replace("GATEWAY_", "GATEWAY_GATEWAY_", 1)]
     near = near or difflib.get_close_matches(variable, known, n=1, cutoff=0.8)
     mend = f"did you mean {near[0]}?" if near else "every key is GATEWAY_<SECTION>_<KEY>."

@@ -22,7 +22,7 @@ from gateway.settings.environment import (
 )
 from gateway.settings.model import EgressSettings, GatewaySettings, LaneSettings, RetentionSettings, Settings
 from gateway.settings.secrets import SecretSource
-from gateway.settings.tables import read_target, read_trigger
+from gateway.settings.tables import read_schedule, read_target, read_trigger
 
 S = TypeVar("S", bound=msgspec.Struct)
 R = TypeVar("R", covariant=True)
@@ -47,6 +47,7 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     retention: dict[str, Any] = {}
     targets: dict[str, Any] = {}
     triggers: dict[str, Any] = {}
+    schedules: dict[str, Any] = {}
 
 
 def load(environ: Mapping[str, str], directory: Path) -> Settings:
@@ -69,6 +70,7 @@ def load(environ: Mapping[str, str], directory: Path) -> Settings:
         retention=reader.section("retention", document.retention, RetentionSettings),
         targets=reader.named("targets", document.targets, read_target),
         triggers=reader.named("triggers", document.triggers, read_trigger),
+        schedules=reader.named("schedules", document.schedules, read_schedule),
         source=source,
         directory=directory,
         secrets=reader.secrets,

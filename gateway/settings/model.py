@@ -15,7 +15,7 @@ from gateway.keys import MAX_PARTITIONS
 from gateway.secret import Secret
 from gateway.settings.checks import FieldFault, between, check_allowed, check_name, check_public_url, check_signing_key
 from gateway.settings.secrets import SecretSource
-from gateway.settings.tables import TargetSettings, TriggerSettings
+from gateway.settings.tables import ScheduleSettings, TargetSettings, TriggerSettings
 
 API_KEY = re.compile(r"gwk_[A-Za-z0-9]{1,64}_[A-Za-z0-9_\-]{16,256}\Z", re.ASCII)
 _MIB = 1024 * 1024
@@ -46,6 +46,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     max_headers: Annotated[int, Meta(ge=8, le=1000)] = 128
     max_header_bytes: Annotated[int, Meta(ge=1024, le=_MIB)] = 65536
     body_timeout: Duration = Duration(10)
+    hold: Duration = Duration(60)
     log_format: Literal["auto", "json", "console"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
@@ -54,6 +55,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         between("drain", self.drain, "0s", "1h")
         between("idempotency_window", self.idempotency_window, "1s", "30d")
         between("body_timeout", self.body_timeout, "100ms", "10m")
+        between("hold", self.hold, "0s", "10m")
         check_name("namespace", self.namespace)
         if not self.host:
             raise FieldFault("host", 'is empty; write an address, such as "127.0.0.1" or "0.0.0.0"')
@@ -140,6 +142,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     retention: RetentionSettings = RetentionSettings()
     targets: dict[str, TargetSettings] = {}
     triggers: dict[str, TriggerSettings] = {}
+    schedules: dict[str, ScheduleSettings] = {}
     source: str = "gateway.toml"
     directory: Path = Path()
     secrets: SecretSource = SecretSource()

@@ -1,7 +1,10 @@
-"""The named tables: `[targets.<name>]` and `[triggers.<name>]`, less what their executor or verifier reads."""
+"""The named tables: `[targets.<name>]` and `[triggers.<name>]`, less what their executor or verifier reads, and
+`[schedules.<name>]`."""
 
 from __future__ import annotations
 
+import json
+from datetime import date, time
 from typing import Annotated, Any
 
 import msgspec
@@ -13,8 +16,9 @@ from gateway.errors import ConfigError
 from gateway.jobs import CALLBACK_TARGET
 from gateway.keys import NAME
 from gateway.limits import Limits
+from gateway.schedules import ScheduleBody
 from gateway.settings.checks import NAME_RULE, FieldFault, between
-from gateway.settings.decoding import decode
+from gateway.settings.decoding import decode, join_place
 from gateway.settings.secrets import SecretSource
 
 TARGET_KEYS = ("executor", "lane", "timeout", "retry", "limit", "ordered")
@@ -69,6 +73,13 @@ class TriggerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         return f"TriggerSettings(place={self.place!r}, verifier={self.verifier!r})"  # as above
 
 
+class ScheduleSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A schedule as configured; `place` says where it stands."""
+
+    body: ScheduleBody
+    place: str = ""
+
+
 def read_target(name: str, table: object, place: str, *, secrets: SecretSource | None = None) -> TargetSettings:
     """The table of one target; `place` is the table's own. Raises ConfigError."""
     _check_name(name, place)
@@ -85,6 +96,30 @@ def read_trigger(name: str, table: object, place: str, *, secrets: SecretSource 
     head, config = _split(table, TRIGGER_KEYS, place)
     settings = decode(head, TriggerSettings, place, secrets=secrets)
     return msgspec.structs.replace(settings, config=config, place=place)
+
+
+def read_schedule(name: str, table: object, place: str, *, secrets: SecretSource | None = None) -> ScheduleSettings:
+    """The table of one schedule; `place` is the table's own. Raises ConfigError."""
+    _check_name(name, place)
+    payload, fields = _split(table, ("payload",), place)
+    body = decode(fields, ScheduleBody, place, secrets=secrets, beside=("payload",))
+    if payload:
+        written = _payload(payload["payload"], join_place(place, "payload"))
+        body = msgspec.structs.replace(body, payload=written)
+    return ScheduleSettings(body=body, place=place)
+
+
+def _payload(value: object, place: str) -> msgspec.Raw:
+    """A TOML value as JSON; its dates and times become strings."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_iso)
+    except ValueError as exc:
+        raise ConfigError(place, "JSON has no inf and no nan; leave them out") from exc
+    return msgspec.Raw(text.encode())
+
+
+def _iso(value: date | time) -> str:
+    return value.isoformat()
 
 
 def _check_name(name: str, place: str) -> None:

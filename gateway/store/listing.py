@@ -112,7 +112,7 @@ async def list_jobs(
     """Up to `limit` records, without payload and result. Raises InvalidRequest on a foreign cursor.
 
     Pending jobs come lane by lane, first the plain ones by rank, then those of targets with flows by target, key and
-    rank. A job that moves between indexes while it is listed may be met twice or not at all; one that stays is met once.
+    rank. A job that moves between indexes meanwhile may be met twice or not at all; one that stays is met once.
     """
     wanted = Wanted(status, lane, target, keep)
     indexes = indexes_of(wanted, await _lanes(store))

@@ -147,13 +147,19 @@ class Store:
         """
         if self.partitions == 1:
             return self._ids.new(now_ms, 0)
-        fields = self._flows.get(target)
-        if fields is not None:
-            pin = f"{target}:{key}" if key and _only_keys(fields) else target
-            return self._ids.new(now_ms, hashed_partition(pin, self.partitions))
+        pinned = self.pinned_partition(target, key)
+        if pinned is not None:
+            return self._ids.new(now_ms, pinned)
         if idempotency_key:
             return self._ids.new(now_ms, hashed_partition(idempotency_key, self.partitions))
         return self._ids.new(now_ms, random.randrange(self.partitions))  # noqa: S311 (spread, not secrecy)
+
+    def pinned_partition(self, target: str, key: str = "") -> int | None:
+        """The one partition of a target's jobs with that key; None if they may lie in any."""
+        fields = self._flows.get(target)
+        if fields is None:
+            return None
+        return hashed_partition(f"{target}:{key}" if key and _only_keys(fields) else target, self.partitions)
 
     async def submit(self, jobs: Sequence[Submission]) -> list[Submitted]:
         """Takes jobs in, each whole or not at all, all of one partition in one script call.

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import random
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -21,7 +21,7 @@ from redis.exceptions import RedisError
 from gateway.errors import StoreError
 from gateway.jobs import Status
 from gateway.keys import partition_of
-from gateway.store.connection import CONNECT_TIMEOUT_S, store_error
+from gateway.store.connection import CONNECT_TIMEOUT_S
 from gateway.store.scripts import Arg, run
 from gateway.store.store import Store
 
@@ -48,7 +48,7 @@ class Waits:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._name = secrets.token_hex(6)
-        self._channels = {keyspace.ended(self._name): keyspace for keyspace in store.keyspaces}
+        self._channels = [keyspace.ended(self._name) for keyspace in store.keyspaces]
         self._ends: dict[str, _End] = {}
         self._subscribed = asyncio.Event()
         self._released = asyncio.Event()
@@ -77,7 +77,7 @@ class Waits:
         """
         if self._released.is_set():
             return
-        if self._listener is None:
+        if self._listener is None or self._listener.done():
             self._listener = asyncio.create_task(self._listen())
         end = self._ends.setdefault(job_id, _End())
         end.waiting += 1
@@ -93,12 +93,10 @@ class Waits:
                     await self._leave(job_id)
 
     async def _wait(self, job_id: str, end: _End) -> None:
-        async with _first_of(self._subscribed, self._released):
-            pass
+        await _either(self._subscribed, self._released)
         if not self._released.is_set():
             await self._register([job_id])
-            async with _first_of(end.told, self._released):
-                pass
+            await _either(end.told, self._released)
 
     async def _register(self, job_ids: Sequence[str]) -> None:
         """Has the jobs' ends announced; those that are over already are told at once."""
@@ -111,6 +109,8 @@ class Waits:
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(LEAVE_S):
                 await self._await_end("leave", [job_id])
+                if job_id in self._ends:  # somebody came meanwhile, and may have registered before we left
+                    await self._register([job_id])
 
     async def _await_end(self, word: Literal["wait", "leave"], job_ids: Sequence[str]) -> list[str]:
         """The jobs' statuses, in order, all of one partition."""
@@ -144,14 +144,11 @@ class Waits:
         missing = set(self._channels)
         for channel in self._channels:  # one by one: a cluster refuses channels of several slots in one command
             await pubsub.ssubscribe(channel)
-        try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                while missing:
-                    message = await pubsub.get_message(timeout=CONNECT_TIMEOUT_S)
-                    if message is not None and message["type"] == "ssubscribe":
-                        missing.discard(message["channel"].decode())
-        except TimeoutError as error:
-            raise store_error(error) from error
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            while missing:
+                message = await pubsub.get_message(timeout=CONNECT_TIMEOUT_S)
+                if message is not None and message["type"] == "ssubscribe":
+                    missing.discard(message["channel"].decode())
 
     async def _register_again(self) -> None:
         groups: dict[int, list[str]] = {}
@@ -167,14 +164,11 @@ class Waits:
             end.told.set()
 
 
-@contextlib.asynccontextmanager
-async def _first_of(*events: asyncio.Event) -> AsyncIterator[None]:
-    """Enters once any of the events is set."""
+async def _either(*events: asyncio.Event) -> None:
+    """Returns once any of the events is set."""
     tasks = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        yield
     finally:
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

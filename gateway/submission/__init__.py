@@ -8,6 +8,7 @@ from gateway.submission.catalog import Caller, Catalog
 from gateway.submission.decoding import check_text, decode_body
 from gateway.submission.delivery import delivery_submissions
 from gateway.submission.reading import parse_submission
+from gateway.submission.schedule import job_facts, parse_schedule
 
 __all__ = [
     "MAX_BATCH",
@@ -17,6 +18,8 @@ __all__ = [
     "check_text",
     "decode_body",
     "delivery_submissions",
+    "job_facts",
+    "parse_schedule",
     "parse_submission",
     "split_array",
     "split_lines",

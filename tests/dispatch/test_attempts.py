@@ -21,9 +21,7 @@ async def test_attempt_is_ended_and_tried_again_when_its_time_is_up(
     running: Dispatching, namespace: str, stage: Stage
 ) -> None:
     began_s = time.monotonic()
-    job_id = await running.client.submit(
-        "hold", {"stage": namespace}, max_attempts=2, options=Options(timeout=0.2)
-    )
+    job_id = await running.client.submit("hold", {"stage": namespace}, max_attempts=2, options=Options(timeout=0.2))
     record = await running.client.ended(job_id)
     assert (record.status, record.reason, record.attempts) == ("dead", "exhausted", 2)
     assert orjson.loads(record.error)["type"] == "timeout"

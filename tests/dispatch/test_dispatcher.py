@@ -124,9 +124,7 @@ async def test_drain_releases_what_still_runs_when_its_time_is_up(
         assert (record.status, record.attempts) == ("pending", 0)
 
 
-async def test_released_job_runs_elsewhere_from_the_front(
-    settings: Settings, namespace: str, stage: Stage
-) -> None:
+async def test_released_job_runs_elsewhere_from_the_front(settings: Settings, namespace: str, stage: Stage) -> None:
     async with dispatching(settings) as first:
         job_id = await first.client.submit("hold", {"stage": namespace, "label": "it"})
         await asyncio.wait_for(stage.started.wait(), WAIT_S)

@@ -17,8 +17,8 @@ PLACES = {
     "cancelled": ("done", "finished_ms"),
     "dead": ("dead", "finished_ms"),
 }
-KEPT = {"conf", "seq", "stats", "waiting", "due", "leases", "dead", "done", "dispatchers", "idle", "test:clock", EXPIRIES}
-FAMILIES = {"j", "b", "r", "e", "lane", "suspect", "flow", "ring", "heads", "ft", "fk", "idem", "dispatcher"}
+KEPT = {"conf", "credit", "seq", "stats", "waiting", "due", "leases", "dead", "done", "dispatchers", "idle", "test:clock", EXPIRIES}
+FAMILIES = {"j", "b", "r", "e", "lane", "suspect", "flow", "flows", "ring", "heads", "ft", "fk", "idem", "dispatcher", "dead"}
 
 
 def check_jobs(model: Model, snapshot: Snapshot) -> None:
@@ -68,6 +68,16 @@ def pending_place(model: Model, job: Job) -> str:
     return f"suspect:{job.lane}" if job.suspect else f"lane:{job.lane}"
 
 
+def check_dead(model: Model, snapshot: Snapshot) -> None:
+    """Each target's own index of its dead jobs agrees with the one of all."""
+    own: dict[str, dict[str, int]] = {}
+    for job in model.with_status("dead"):
+        own.setdefault(f"dead:{job.target}", {})[job.job_id] = job.finished_ms
+    there = {name: members for name, members in snapshot.zsets.items() if name.startswith("dead:")}
+    if there != own:
+        raise Broken(f"dead jobs by target are {there}, they must be {own}")
+
+
 def check_suspects(model: Model, snapshot: Snapshot) -> None:
     """The reference to a lane's suspects stands at the first of them."""
     for lane in model.lanes:
@@ -99,7 +109,7 @@ def check_leaks(model: Model, snapshot: Snapshot) -> None:
             raise Broken(f"{name} is left of a job that is gone")
         if family == "idem" and model.idempotent[rest][2] < model.now_ms:
             raise Broken(f"{name} is past its window")
-        if family in ("lane", "suspect", "flow", "ring", "heads") and rest.split(":")[0] not in model.lanes:
+        if family in ("lane", "suspect", "flow", "flows", "ring", "heads") and rest.split(":")[0] not in model.lanes:
             raise Broken(f"{name} is of an unknown lane")
         if family == "ft" and rest not in model.targets:
             raise Broken(f"{name} is of a target without flows")

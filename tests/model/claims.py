@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from gateway.jobs import Claimed
 from tests.model.jobs import Job
@@ -23,6 +23,8 @@ class Claim:
     lease_ms: int
     heartbeat_ms: int
     lanes: tuple[str, ...]
+    policy: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """By lane: its weight, and the most ms that its first job waits; without any, lanes go in strict order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ def repeated(model: Model, claim: Claim) -> list[Job] | None:
 def reachable(model: Model, job: Job) -> bool:
     """Is the job pending, and neither its target nor its key blocked, as the limits say?"""
     target = model.targets.get(job.target)
-    if job.status != "pending":
+    if job.status != "pending" or job.lane in model.paused_lanes:
         return False
     now_us = model.now_us
     return target is None or (target.may_start(now_us) and target.key_may_start(job.key, now_us))
@@ -126,7 +128,7 @@ class Audit:
         if job.target in self._model.targets:
             mine = min(other.rank for other in (job, *left) if (other.lane, other.target) == (job.lane, job.target))
         for other in left:
-            if self._lane_at[other.lane] < lane_at:
+            if self._lane_at[other.lane] < lane_at and not self._claim.policy:
                 raise Broken(f"{job.job_id} in {job.lane} before {other.job_id} in {other.lane}")
             if other.lane != job.lane:
                 continue

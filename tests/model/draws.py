@@ -143,6 +143,12 @@ RETENTIONS = st.builds(
     st.sampled_from((86_400_000, 2_000)),
     st.sampled_from((100_000, 3, 0)),
     st.sampled_from((86_400_000, 2_000)),
-    st.sampled_from((100_000, 100_000, 3)),
     st.sampled_from((500, 2)),
 )
+
+DEAD_MOST = st.sampled_from((0, 0, 0, 2, 1))
+LANE_CAPS = st.sampled_from(({}, {}, {}, {"low": 3}, {"default": 8, "critical": 2}))
+POLICIES: SearchStrategy[dict[str, tuple[int, int]]] = st.sampled_from(
+    ({}, {}, {}, {"critical": (7, 0), "default": (2, 0), "low": (1, 0)}, {"low": (0, 1_000), "default": (0, 3_000)})
+)
+"""Most claims take the lanes in strict order; some by weights, some with a limit to how long a lane waits."""

@@ -13,7 +13,7 @@ from gateway.keys import format_id
 from gateway.store.scripts import Arg
 from gateway.store.submitter import submit_values
 from tests.model import transitions
-from tests.model.checks import check_counters, check_jobs, check_leaks, check_suspects
+from tests.model.checks import check_counters, check_dead, check_jobs, check_leaks, check_suspects
 from tests.model.claims import Answer, Audit, Claim, candidates, facts_of, job_facts, reachable, repeated
 from tests.model.engine import Engine
 from tests.model.flows import check_flows
@@ -28,6 +28,7 @@ OLD_LANE = "old"
 """A lane that is no longer configured: it still drains, last."""
 
 PROMOTE_MOST = 1000
+DEAD = {"status": "dead"}
 
 _claim_decoder = msgspec.msgpack.Decoder(tuple[int, bool, tuple[Claimed, ...]])
 _lists_decoder = msgspec.msgpack.Decoder(list[Any])
@@ -61,7 +62,7 @@ class Driver:
     def __post_init__(self) -> None:
         self.model = Model(START_US, (*LANES, OLD_LANE))
         self.engine.clear(START_US)
-        _, self.snapshot = self.engine.run("configure", [1, "", *self.model.lanes])
+        self.configure(0, {})
 
     def new_id(self) -> str:
         self._ids += 1
@@ -71,6 +72,12 @@ class Driver:
         """As a dispatcher makes them."""
         self._nonces += 1
         return f"{name}.{self._nonces}"
+
+    def configure(self, dead_most: int, lane_caps: Mapping[str, int]) -> None:
+        """How many dead jobs of a target are kept (0: all), and how many pending ones each lane takes in."""
+        caps = ",".join(f"{lane}={cap}" for lane, cap in lane_caps.items()) or "-"
+        self.model.dead_most, self.model.lane_caps = dead_most, dict(lane_caps)
+        _, self.snapshot = self.engine.run("configure", [1, "", dead_most, caps, *self.model.lanes])
 
     def advance(self, us: int) -> None:
         """Time passes."""
@@ -100,8 +107,16 @@ class Driver:
     def cancel(self, job_id: str, nonce: str) -> None:
         self._step("cancel", [job_id, nonce], lambda: transitions.cancel(self.model, job_id, nonce), bytes.decode)
 
-    def replay(self, nonce: str, job_ids: Sequence[str]) -> None:
-        self._step("replay", [nonce, *job_ids], lambda: transitions.replay(self.model, nonce, job_ids), _texts)
+    def replay(self, nonce: str, max_attempts: int, job_ids: Sequence[str]) -> None:
+        args: list[Arg] = [nonce, max_attempts, *job_ids]
+        self._step("replay", args, lambda: transitions.replay(self.model, nonce, max_attempts, job_ids), _texts)
+
+    def pause_lane(self, lane: str, paused: bool) -> None:
+        def change() -> int:
+            (self.model.paused_lanes.add if paused else self.model.paused_lanes.discard)(lane)
+            return 1
+
+        self._step("lane_control", [lane, int(paused)], change, int)
 
     def control(self, target: str, fields: Mapping[str, int]) -> None:
         args: list[Arg] = [target]
@@ -110,7 +125,7 @@ class Driver:
         self._step("flow_control", args, lambda: transitions.control(self.model, target, fields), int)
 
     def upkeep(self, keep: transitions.Retention) -> None:
-        args: list[Arg] = [keep.finished_ms, keep.finished_most, keep.dead_ms, keep.dead_most, keep.most]
+        args: list[Arg] = [keep.finished_ms, keep.finished_most, keep.dead_ms, keep.most]
         self._step("upkeep", args, lambda: transitions.upkeep(self.model, keep), list)
 
     def leave(self, name: str) -> None:
@@ -127,8 +142,8 @@ class Driver:
         reply, snapshot = self.engine.run("inspect", list(self.model.lanes))
         model = self.model
         shown = (*reply[:4], *reply[7::2])
-        statuses = (("scheduled", "retrying"), ("running",), ("dead",), ("succeeded", "cancelled"))
-        right = [len(model.with_status(*each)) for each in statuses]
+        statuses = (("running",), ("dead",), ("succeeded", "cancelled"))
+        right = [len(snapshot.zset("due")), *(len(model.with_status(*each)) for each in statuses)]
         pending = model.with_status("pending")
         right += [sum(job.lane == lane for job in pending) for lane in model.lanes]
         if shown != tuple(right):
@@ -142,7 +157,8 @@ class Driver:
         again = repeated(self.model, claim)
         due = [member for member, at in self.snapshot.zset("due").items() if at <= self.model.now_us]
         args: list[Arg] = [claim.dispatcher, claim.nonce, claim.n, claim.lease_ms, int(claim.suspects), PROMOTE_MOST]
-        reply, snapshot = self.engine.run("claim", [*args, claim.heartbeat_ms, *claim.lanes])
+        args += [claim.heartbeat_ms, *(value for lane in claim.lanes for value in (lane, *claim.policy.get(lane, (0, 0))))]
+        reply, snapshot = self.engine.run("claim", args)
         answer = Answer(*_claim_decoder.decode(reply))
         if again is not None:
             _is_repeated(answer, again)
@@ -158,7 +174,7 @@ class Driver:
         deaths = [
             job
             for job in model.with_status("pending")
-            if job.expired(model.now_ms) and snapshot.jobs[job.job_id]["status"] == "dead"
+            if job.expired(model.now_ms) and snapshot.jobs.get(job.job_id, DEAD)["status"] == "dead"
         ]
         for job in deaths:
             if not reachable(model, job):
@@ -221,6 +237,7 @@ class Driver:
         self.tally.steps += 1
         check_jobs(self.model, snapshot)
         check_suspects(self.model, snapshot)
+        check_dead(self.model, snapshot)
         check_counters(self.model, snapshot)
         check_leaks(self.model, snapshot)
         check_flows(self.model, snapshot, self.engine.prefix)

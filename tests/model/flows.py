@@ -21,6 +21,11 @@ def check_flows(model: Model, snapshot: Snapshot, prefix: str) -> None:
             if target not in queues:
                 raise Broken(f"{name} is of a target without flows")
             queues[target][lane, key] = members
+    for lane in model.lanes:
+        there = snapshot.zset(f"flows:{lane}").keys()
+        right = {f"{name}:{key}" for name, of in queues.items() for in_lane, key in of if in_lane == lane}
+        if there != right:
+            raise Broken(f"flows:{lane} lists {there}, there are {right}")
     timers: dict[str, int] = {}
     for target in model.targets.values():
         blocked = _check_keys(model, snapshot, target, queues[target.name], timers, prefix)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
 from hypothesis import strategies as st
@@ -18,6 +20,7 @@ from tests.model.jobs import Job
 from tests.model.transitions import Retention
 
 HEARTBEAT_MS = 20_000
+STRICT: Mapping[str, tuple[int, int]] = MappingProxyType({})
 EVENTS: tuple[CallbackEvent, ...] = ("job.succeeded", "job.dead", "job.cancelled")
 LIVE = ("pending", "scheduled", "retrying", "running")
 
@@ -36,7 +39,7 @@ class Life(RuleBasedStateMachine):
         self.last_settled: list[Settlement] = []
         self.last_submitted: list[Submission] = []
         self.last_cancelled: tuple[str, str] | None = None
-        self.last_replayed: tuple[str, list[str]] | None = None
+        self.last_replayed: tuple[str, int, list[str]] | None = None
 
     @property
     def jobs(self) -> list[Job]:
@@ -45,8 +48,9 @@ class Life(RuleBasedStateMachine):
     def any_with(self, *statuses: str) -> list[Job]:
         return self.driver.model.with_status(*statuses)
 
-    @initialize(limits=draws.LIMITS)
-    def begin(self, limits: dict[str, dict[str, int]]) -> None:
+    @initialize(limits=draws.LIMITS, dead_most=draws.DEAD_MOST, caps=draws.LANE_CAPS)
+    def begin(self, limits: dict[str, dict[str, int]], dead_most: int, caps: dict[str, int]) -> None:
+        self.driver.configure(dead_most, caps)
         for target, fields in limits.items():
             if fields:
                 self.driver.control(target, fields)
@@ -65,9 +69,9 @@ class Life(RuleBasedStateMachine):
     def submit_again(self) -> None:
         self.driver.submit(self.last_submitted)
 
-    @rule(name=draws.DISPATCHERS, n=draws.CLAIM_SIZES, suspects=st.booleans(), lease_ms=draws.LEASES_MS)
-    def claim(self, name: str, n: int, suspects: bool, lease_ms: int) -> None:
-        self._claim(name, n, suspects=suspects, lease_ms=lease_ms)
+    @rule(name=draws.DISPATCHERS, n=draws.CLAIM_SIZES, suspects=st.booleans(), lease_ms=draws.LEASES_MS, policy=draws.POLICIES)
+    def claim(self, name: str, n: int, suspects: bool, lease_ms: int, policy: dict[str, tuple[int, int]]) -> None:
+        self._claim(name, n, suspects=suspects, lease_ms=lease_ms, policy=policy)
 
     @rule(n=draws.CLAIM_SIZES)
     def claim_more(self, n: int) -> None:
@@ -131,10 +135,10 @@ class Life(RuleBasedStateMachine):
         self.driver.reap(most, max_stalls)
 
     @precondition(lambda self: bool(self.any_with("dead")))
-    @rule(indexes=st.lists(draws.INDEX, min_size=1, max_size=3))
-    def replay(self, indexes: list[int]) -> None:
+    @rule(indexes=st.lists(draws.INDEX, min_size=1, max_size=3), max_attempts=st.sampled_from((0, 0, 1, 4)))
+    def replay(self, indexes: list[int], max_attempts: int) -> None:
         dead = self.any_with("dead")
-        self._replay([dead[index % len(dead)].job_id for index in indexes])
+        self._replay([dead[index % len(dead)].job_id for index in indexes], max_attempts)
 
     @precondition(lambda self: bool(self.jobs))
     @rule(which=draws.INDEX)
@@ -152,6 +156,10 @@ class Life(RuleBasedStateMachine):
         target, fields = change
         fields = {name: self.driver.model.now_us + by if name == "open_until" else by for name, by in fields.items()}
         self.driver.control(target, fields)
+
+    @rule(lane=st.sampled_from(LANES), paused=st.booleans())
+    def pause_lane(self, lane: str, paused: bool) -> None:
+        self.driver.pause_lane(lane, paused)
 
     @rule(us=draws.WAITS_US)
     def wait(self, us: int) -> None:
@@ -195,8 +203,10 @@ class Life(RuleBasedStateMachine):
             it.max_attempts, idem, Options(callback=Callback("http://c", events) if events else None),
         )  # fmt: skip
 
-    def _claim(self, name: str, n: int, *, suspects: bool, lease_ms: int) -> None:
-        claim = Claim(name, self.driver.new_nonce(name), n, suspects, lease_ms, HEARTBEAT_MS, LANES)
+    def _claim(
+        self, name: str, n: int, *, suspects: bool, lease_ms: int, policy: Mapping[str, tuple[int, int]] = STRICT
+    ) -> None:
+        claim = Claim(name, self.driver.new_nonce(name), n, suspects, lease_ms, HEARTBEAT_MS, LANES, policy)
         self.last_claim[name] = claim
         self.driver.claim(claim)
 
@@ -208,8 +218,8 @@ class Life(RuleBasedStateMachine):
         self.last_cancelled = (job_id, self.driver.new_nonce("c"))
         self.driver.cancel(*self.last_cancelled)
 
-    def _replay(self, job_ids: list[str]) -> None:
-        self.last_replayed = (self.driver.new_nonce("r"), job_ids)
+    def _replay(self, job_ids: list[str], max_attempts: int = 0) -> None:
+        self.last_replayed = (self.driver.new_nonce("r"), max_attempts, job_ids)
         self.driver.replay(*self.last_replayed)
 
 

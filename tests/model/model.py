@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import orjson
+
 from gateway.keys import PRIORITY_SPAN
 from tests.model.jobs import CALLBACK_ATTEMPTS, ENDS, Job
 from tests.model.limits import Target
@@ -39,6 +41,10 @@ class Model:
     idempotent: dict[str, tuple[str, str, int]] = field(default_factory=dict)
     """By hash: job id, fingerprint, and the last ms at which it is known."""
     stats: Counter[str] = field(default_factory=Counter)
+    paused_lanes: set[str] = field(default_factory=set)
+    lane_caps: dict[str, int] = field(default_factory=dict)
+    dead_most: int = 0
+    """Dead jobs kept of each target; 0: all."""
     seq: int = 0
     ranked: list[Job] = field(default_factory=list)
     """Jobs that this step gives a new place at the back, in that order."""
@@ -74,9 +80,22 @@ class Model:
         job.status, job.finished_ms = status, self.now_ms
         if status == "dead":
             job.reason = reason
+            self._bury(job)
         self.count(status, job)
         if ENDS[status] in job.callback:
             self.told.append((job, status))
+
+    def _bury(self, job: Job) -> None:
+        """A target over its cap loses its own oldest dead, at most two at a time."""
+        own = sorted(
+            (other.finished_ms, other.job_id) for other in self.with_status("dead") if other.target == job.target
+        )
+        over = len(own) - self.dead_most if self.dead_most else 0
+        for _, job_id in own[: max(0, min(over, 2))]:
+            self.count("evicted", self.jobs.pop(job_id))
+
+    def pending_in(self, lane: str) -> int:
+        return sum(job.lane == lane for job in self.with_status("pending"))
 
     def promote(self, due: Iterable[str]) -> None:
         """These entries of `due`, in this order, have come: jobs are ready, timers let their nodes be looked at."""
@@ -120,6 +139,8 @@ class Model:
         """
         seq = self.seq
         for job in self.ranked:
+            if job.job_id not in self.jobs:
+                continue  # it came, expired and was dropped at once
             rank = int(snapshot.jobs[job.job_id]["rank"])
             new = rank - job.rank_class * PRIORITY_SPAN
             if not seq < new <= snapshot.seq:
@@ -131,13 +152,11 @@ class Model:
 
     def _callbacks(self, snapshot: Snapshot, bodies: dict[str, str]) -> list[Job]:
         born: list[Job] = []
+        tells = {_cause_of(body): (new_id, body) for new_id, body in bodies.items()}
         for job, status in self.told:
-            new_id = snapshot.jobs[job.job_id].get("callback_id", "")
-            body = bodies.pop(new_id, None)
-            if body is None:
-                raise Broken(f"{job.job_id} became {status} and has no callback of it: callback_id is {new_id!r}")
-            if f'"job_id":"{job.job_id}"' not in body or f'"status":"{status}"' not in body:
-                raise Broken(f"the callback of {job.job_id} ({status}) tells of something else: {body}")
+            new_id, body = tells.get((job.job_id, status), ("", ""))
+            if not bodies.pop(new_id, ""):
+                raise Broken(f"{job.job_id} became {status}, and no callback tells of it")
             born.append(self._callback(new_id, job, int(snapshot.jobs[new_id]["rank"]), body))
             job.callback_id = new_id
         if bodies:
@@ -152,3 +171,8 @@ class Model:
         self.make_ready(job)
         self.count("submitted", job)
         return job
+
+
+def _cause_of(body: str) -> tuple[str, str]:
+    cause = orjson.loads(body.partition("\n")[0] or "{}").get("cause", {})
+    return cause.get("job_id", ""), cause.get("status", "")

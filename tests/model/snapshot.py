@@ -14,7 +14,7 @@ DUMP = compiled(
 local P = KEYS[1]
 local KINDS = { j = 'hash', b = 'text', r = 'text', e = 'text', idem = 'text', seq = 'string', lane = 'zset',
   suspect = 'zset', flow = 'zset', ring = 'zset', heads = 'zset', ft = 'hash', fk = 'hash', due = 'zset',
-  leases = 'zset', done = 'zset', dead = 'zset', stats = 'hash', waiting = 'hash' }
+  leases = 'zset', done = 'zset', dead = 'zset', flows = 'zset', stats = 'hash', waiting = 'hash' }
 local hashes, zsets, strings = {}, {}, {}
 local keys = redis.call('KEYS', P .. '*')
 for i = 1, #keys do
@@ -60,7 +60,7 @@ class Snapshot:
         return int(self.strings.get("seq", 0))
 
 
-_UNPLACED = ("ring:", "heads:", "dispatchers", "idle", "test:")
+_UNPLACED = ("ring:", "heads:", "flows:", "dead:", "dispatchers", "idle", "test:")
 
 
 def parse(reply: bytes) -> Snapshot:

@@ -16,10 +16,11 @@ REASONS = ("exhausted", "fatal", "no_target")
 
 def submit(model: Model, jobs: Sequence[Submission]) -> list[tuple[str, str, str]]:
     """Verdict, id and status of each."""
-    return [_submit(model, job) for job in jobs]
+    room = {lane: cap - model.pending_in(lane) for lane, cap in model.lane_caps.items()}
+    return [_submit(model, job, room) for job in jobs]
 
 
-def _submit(model: Model, it: Submission) -> tuple[str, str, str]:
+def _submit(model: Model, it: Submission, room: dict[str, int]) -> tuple[str, str, str]:
     if known := model.jobs.get(it.job_id):
         return "accepted", it.job_id, known.status
     idem = it.idempotency
@@ -29,6 +30,10 @@ def _submit(model: Model, it: Submission) -> tuple[str, str, str]:
             first = model.jobs.get(first_id)
             verdict = "duplicate" if fingerprint == idem.fingerprint else "conflict"
             return verdict, first_id, first.status if first else "gone"
+    if not it.delay_ms and room.get(it.lane, 1) <= 0:
+        return "full", it.job_id, ""
+    if not it.delay_ms and it.lane in room:
+        room[it.lane] -= 1
     job = Job(
         it.job_id, it.lane, it.target, it.key, it.priority, it.max_attempts, model.now_ms,
         pack_body(it.options, it.payload),
@@ -129,12 +134,12 @@ def cancel(model: Model, job_id: str, nonce: str) -> str:
     return "cancelled"
 
 
-def replay(model: Model, nonce: str, job_ids: Sequence[str]) -> list[str]:
+def replay(model: Model, nonce: str, max_attempts: int, job_ids: Sequence[str]) -> list[str]:
     """replayed, not_dead or none, for each."""
-    return [_replay(model, nonce, model.jobs.get(job_id)) for job_id in job_ids]
+    return [_replay(model, nonce, max_attempts, model.jobs.get(job_id)) for job_id in job_ids]
 
 
-def _replay(model: Model, nonce: str, job: Job | None) -> str:
+def _replay(model: Model, nonce: str, max_attempts: int, job: Job | None) -> str:
     if job is None:
         return "none"
     if job.replay == nonce:
@@ -142,7 +147,7 @@ def _replay(model: Model, nonce: str, job: Job | None) -> str:
     if job.status != "dead":
         return "not_dead"
     job.attempt = job.stalls = job.previous_ms = job.expires_ms = job.finished_ms = 0
-    job.suspect, job.replay = False, nonce
+    job.suspect, job.replay, job.max_attempts = False, nonce, max_attempts or job.max_attempts
     job.reason = job.token = job.cancel = job.callback_id = ""
     model.ranked.append(job)
     model.make_ready(job)
@@ -176,14 +181,13 @@ class Retention:
     finished_ms: int
     finished_most: int
     dead_ms: int
-    dead_most: int
     most: int
 
 
 def upkeep(model: Model, keep: Retention) -> list[int]:
     """Jobs removed, is there more to remove, dispatchers lost."""
     removed, more = 0, 0
-    sorts = ((("succeeded", "cancelled"), keep.finished_ms, keep.finished_most), (("dead",), keep.dead_ms, keep.dead_most))
+    sorts = ((("succeeded", "cancelled"), keep.finished_ms, keep.finished_most), (("dead",), keep.dead_ms, 1_000_000))
     for statuses, age_ms, at_most in sorts:
         kept = sorted((job.finished_ms, job.job_id) for job in model.with_status(*statuses))
         old = sum(finished_ms <= model.now_ms - age_ms for finished_ms, _ in kept)

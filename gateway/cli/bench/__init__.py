@@ -10,6 +10,8 @@ import typer
 import uvloop
 
 from gateway.cli.bench import delayed as delayed_bench
+from gateway.cli.bench import depth as depth_bench
+from gateway.cli.bench import memory as memory_bench
 from gateway.cli.bench import throughput as throughput_bench
 from gateway.cli.bench.report import Report
 from gateway.cli.bench.rig import rig
@@ -37,6 +39,33 @@ def delayed(jobs: Jobs = 100, repetitions: Repetitions = 5, redis: Redis = None,
     """How late jobs start that are all due at one instant; beside it a bare timer of the same loop."""
     with rig(redis) as url:
         report = _run(delayed_bench.measure(url, jobs=jobs, repetitions=repetitions))
+    report.show(as_json=as_json)
+
+
+@app.command()
+def depth(
+    depths: Annotated[list[int], typer.Option(help="Jobs that wait.")] = [10_000, 100_000, 1_000_000],  # noqa: B006
+    repetitions: Repetitions = 1,
+    redis: Redis = None,
+    as_json: AsJson = False,
+) -> None:
+    """What each script costs Redis per job, by how many jobs wait; the ratio is to the first depth."""
+    with rig(redis) as url:
+        report = _run(depth_bench.measure(url, depths=tuple(depths), repetitions=repetitions))
+    report.show(as_json=as_json)
+
+
+@app.command()
+def memory(
+    jobs: Jobs = 50_000,
+    through: Annotated[int, typer.Option(min=0, help="Jobs to run through at the end; 0: none.")] = 1_000_000,
+    repetitions: Repetitions = 3,
+    redis: Redis = None,
+    as_json: AsJson = False,
+) -> None:
+    """Bytes of Redis per job, and whether many jobs leave it flat."""
+    with rig(redis) as url:
+        report = _run(memory_bench.measure(url, jobs=jobs, through=through, repetitions=repetitions))
     report.show(as_json=as_json)
 
 

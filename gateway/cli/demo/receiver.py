@@ -23,7 +23,7 @@ class Received:
 
 
 class Receiver:
-    """Serves on a free loopback port while the `with` block lasts: `POST /work` is answered with a receipt of the
+    """Serves on a free loopback port while the `with` block lasts: `POST /receipt` is answered with a receipt of the
     body, anything posted to `/callbacks` is kept for `next_callback`."""
 
     def __init__(self) -> None:

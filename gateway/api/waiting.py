@@ -1,0 +1,46 @@
+"""Holding an answer until its job is over (`Prefer: wait=N`)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+from starlette.types import Receive
+
+from gateway.api.bodies import ClientGone
+from gateway.api.call import STORE_S, Call
+from gateway.errors import NotFound, StoreError
+from gateway.jobs import Record
+
+log = structlog.get_logger(__name__)
+
+
+async def await_record(call: Call, job_id: str, wait_s: int) -> Record | None:
+    """The job's record as soon as it is over, else as it is after `wait_s` or when this process stops.
+
+    None if it cannot be read: the job was taken in all the same. Raises ClientGone if nobody waits any more.
+    """
+    over = asyncio.ensure_future(call.gateway.waits.until_over(job_id, wait_s))
+    gone = asyncio.ensure_future(_client_gone(call.receive))
+    try:
+        await asyncio.wait([over, gone], return_when=asyncio.FIRST_COMPLETED)
+        if not over.done():
+            raise ClientGone
+        over.result()
+    except StoreError as error:
+        log.warning("a wait was cut short", job_id=job_id, error=str(error))
+    finally:
+        over.cancel()
+        gone.cancel()
+        await asyncio.gather(over, gone, return_exceptions=True)
+    call.store_s = STORE_S
+    try:
+        return (await call.in_time(lambda: call.gateway.store.find(job_id))).record
+    except (StoreError, NotFound) as error:
+        log.warning("a job that was waited for cannot be read", job_id=job_id, error=str(error))
+        return None
+
+
+async def _client_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

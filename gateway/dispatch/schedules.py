@@ -1,0 +1,144 @@
+"""The schedule loops: what the configuration file defines is registered, and slots fire as they come due.
+
+Every dispatcher runs them. Of all that find a slot due one fires it, and the others find it gone, which is no fault.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from gateway.errors import StoreError, StoreMismatch, StoreUnavailable, WrongState
+from gateway.schedules import JobFacts, Schedule, plan
+from gateway.store import Store
+from gateway.store.schedules import Standing, every_schedule, home_of, move_schedule, put_schedule, remove_copy
+from gateway.store.slots import Due, DueSchedule, Fired, due_schedules, fire_slots
+
+log = structlog.get_logger(__name__)
+
+DUE_MOST = 50
+POLL_S = (0.5, 1.0)
+"""Between these, at random: how soon a new or resumed schedule is seen."""
+
+_RETRY_S = (0.25, 2.0)
+_LEAST_S = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduler:
+    """Fires the schedules of a store. `facts_of` says what their jobs take from their targets; `fired` is told of
+    every job that was made here, by its schedule, id and lane."""
+
+    store: Store
+    configured: Mapping[str, Schedule]
+    facts_of: Callable[[Schedule], JobFacts]
+    fired: Callable[[Schedule, str, str], None]
+    rng: random.Random
+
+    async def run(self) -> None:
+        """Registers what is configured, then fires what is due, until cancelled; raises StoreMismatch."""
+        await self._register()
+        try:
+            async with asyncio.TaskGroup() as group:
+                for partition in range(self.store.partitions):
+                    group.create_task(self._keep_firing(partition))
+        except* StoreMismatch as mismatch:
+            raise mismatch.exceptions[0] from mismatch
+
+    async def _register(self) -> None:
+        delay_s = _RETRY_S[0]
+        while True:
+            try:
+                await register(self.store, self.configured)
+                return
+            except StoreUnavailable as error:
+                log.warning("schedules not registered", error=str(error), retry_in_s=round(delay_s, 2))
+            except StoreMismatch:
+                raise
+            except StoreError as error:  # repeating it would not help, and what is there already can fire
+                log.error("schedules not registered", error=str(error))
+                return
+            await asyncio.sleep(delay_s * self.rng.uniform(0.5, 1.5))
+            delay_s = min(_RETRY_S[1], delay_s * 2)
+
+    async def _keep_firing(self, partition: int) -> None:
+        delay_s = _RETRY_S[0]
+        while True:
+            try:
+                wait_s = await self.fire_due(partition)
+                delay_s = _RETRY_S[0]
+            except StoreMismatch:
+                raise
+            except StoreError as error:
+                log.warning("schedules wait", partition=partition, error=str(error), retry_in_s=round(delay_s, 2))
+                wait_s = delay_s * self.rng.uniform(0.5, 1.5)
+                delay_s = min(_RETRY_S[1], delay_s * 2)
+            await asyncio.sleep(wait_s)
+
+    async def fire_due(self, partition: int) -> float:
+        """Fires what is due in a partition now; seconds until it should be looked at again. Raises StoreError."""
+        due = await due_schedules(self.store, partition, most=DUE_MOST)
+        verdicts = [await self._fire(partition, due, each) for each in due.schedules]
+        if "fired" in verdicts:
+            return 0.0  # there may be more, and what fired waits for its next slot now
+        poll_s = self.rng.uniform(*POLL_S)
+        return poll_s if due.later_ms is None else min(poll_s, max(_LEAST_S, due.later_ms / 1000))
+
+    async def _fire(self, partition: int, due: Due, each: DueSchedule) -> str:
+        try:
+            schedule = each.read()
+            decided = plan(schedule, each.slot_ms, due.now_ms)
+        except ValueError as error:  # of a newer version, or this machine's tz database lacks its zone
+            log.error("schedule cannot be read here", schedule=each.name, error=str(error))
+            return "unread"
+        facts = self.facts_of(schedule)
+        fired = await fire_slots(self.store, partition, each, schedule=schedule, plan=decided, facts=facts)
+        if fired.verdict != "moved":
+            self._tell(schedule, fired, missed=decided.missed, lane=facts.lane)
+        return fired.verdict
+
+    def _tell(self, schedule: Schedule, fired: Fired, *, missed: int, lane: str) -> None:
+        for job_id in fired.job_ids:
+            log.debug("schedule fired", schedule=schedule.name, job_id=job_id)
+            self.fired(schedule, job_id, lane)
+        if missed:
+            log.warning("schedule missed slots", schedule=schedule.name, missed=missed, catch_up=schedule.catch_up)
+        if fired.overlapped:
+            log.info("slot skipped: the job before is not finished", schedule=schedule.name, slots=fired.overlapped)
+        if fired.verdict == "full":
+            log.warning("schedule waits: its lane is full", schedule=schedule.name, lane=lane)
+
+
+async def register(store: Store, configured: Mapping[str, Schedule]) -> None:
+    """Makes the store's schedules those of the configuration file and of the API; repeating it changes nothing.
+
+    What the file defines is put there, what it no longer defines is removed, and what the API defined is moved where
+    its target's jobs lie now. Raises StoreError.
+    """
+    for each in await _one_of_each_name(store):
+        if each.schedule.source == "file":
+            if each.schedule.name not in configured:
+                await remove_copy(store, each, whose="file")
+        elif each.schedule.name not in configured and home_of(store, each.schedule) != each.partition:
+            await move_schedule(store, each)
+    for schedule in configured.values():
+        try:
+            await put_schedule(store, schedule, keep=True)
+        except (ValueError, WrongState) as error:
+            log.error("schedule not registered", schedule=schedule.name, error=str(error))
+
+
+async def _one_of_each_name(store: Store) -> Sequence[Standing]:
+    """Every schedule; of one that a broken change left in two partitions only the newer stays."""
+    found: dict[str, Standing] = {}
+    async for each in every_schedule(store):
+        other = found.setdefault(each.schedule.name, each)
+        if other is not each:
+            older, newer = sorted((other, each), key=lambda copy: copy.updated_ms)
+            found[each.schedule.name] = newer
+            await remove_copy(store, older, whose="any")
+    return list(found.values())

@@ -1,0 +1,55 @@
+"""Targets as the store sees them: what waits and runs, what stops them, and pausing them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from gateway.store.scripts import Arg, run
+from gateway.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class TargetState:
+    """A target over all partitions: `pending` by lane, where there are any; `running` None without flows, since nobody
+    counts then; `blocked` why no job may start (paused, breaker, concurrency, quota, rate), empty if one may."""
+
+    running: int | None
+    paused: bool
+    blocked: str
+    pending: dict[str, int]
+
+
+async def inspect_targets(store: Store, targets: Sequence[str]) -> dict[str, TargetState]:
+    """The state of each target; raises StoreError."""
+    replies = [
+        msgspec.msgpack.decode(await run(store.client, "targets", keyspace.prefix, list(targets)))
+        for keyspace in store.keyspaces
+    ]
+    return {target: _merge([reply[at] for reply in replies]) for at, target in enumerate(targets)}
+
+
+async def pause_target(store: Store, target: str, *, paused: bool) -> None:
+    """Stops a target's jobs from starting, or lets them go on; what runs goes on running. A target without flows gets
+    them, for good. Raises StoreError; to be repeated then.
+
+    In every partition, since jobs without limits lie anywhere.
+    """
+    args: list[Arg] = [target, "paused", int(paused)]
+    for keyspace in store.keyspaces:
+        await run(store.client, "flow_control", keyspace.prefix, args)
+
+
+def _merge(parts: Sequence[tuple[bool, int, bool, str, dict[str, int]]]) -> TargetState:
+    pending: dict[str, int] = {}
+    for *_, waiting in parts:
+        for lane, count in dict(waiting).items():
+            pending[lane] = pending.get(lane, 0) + count
+    return TargetState(
+        running=sum(part[1] for part in parts) if any(part[0] for part in parts) else None,
+        paused=any(part[2] for part in parts),
+        blocked=next((part[3] for part in parts if part[3]), ""),
+        pending=pending,
+    )

@@ -1,0 +1,140 @@
+"""Leases: kept whatever the event loop does, and an attempt that lost its own is ended and refused."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gateway.settings import Settings
+from tests.dispatch.running import Dispatching, client_of, dispatching, settings_for
+from tests.dispatch.tasks import Stage
+from tests.servers import Server
+from tests.waiting import until
+
+WAIT_S = 10.0
+LEASE_S = 1.0
+
+
+@contextmanager
+def reaping(settings: Settings) -> Iterator[list[tuple[str, str]]]:
+    """Another dispatcher's reaper, in a thread with a loop of its own; what it took back."""
+    taken: list[tuple[str, str]] = []
+    stop = threading.Event()
+
+    async def reap() -> None:
+        async with client_of(settings) as client:
+            worker = client.worker(settings)
+            while not stop.is_set():
+                taken.extend(await worker.reap(100, max_stalls=2))
+                await asyncio.sleep(0.02)
+
+    thread = threading.Thread(target=lambda: asyncio.run(reap()))
+    thread.start()
+    try:
+        yield taken
+    finally:
+        stop.set()
+        thread.join(WAIT_S)
+
+
+async def test_leases_are_kept_when_the_event_loop_is_blocked_for_three_of_them(
+    valkey_server: Server, namespace: str, tmp_path: Path, stage: Stage
+) -> None:
+    settings = settings_for(tmp_path, valkey_server.url, namespace, lease=f"{LEASE_S}s")
+    async with dispatching(settings) as running:
+        held = await running.client.submit("hold", {"stage": namespace, "label": "bystander"})
+        await asyncio.wait_for(stage.started.wait(), WAIT_S)
+        with reaping(settings) as taken:
+            blocker = await running.client.submit("block", {"stage": namespace, "s": 3 * LEASE_S})
+            record = await running.client.ended(blocker)
+        stage.go.set()
+        assert (record.status, record.attempts) == ("succeeded", 1)
+        assert ((await running.client.ended(held)).status, taken) == ("succeeded", [])
+    assert stage.log == ["start bystander", "start", "end bystander"]
+
+
+async def test_lease_is_kept_for_as_long_as_an_attempt_takes(
+    valkey_server: Server, namespace: str, tmp_path: Path, stage: Stage
+) -> None:
+    settings = settings_for(tmp_path, valkey_server.url, namespace, lease=f"{LEASE_S}s")
+    async with dispatching(settings) as running:
+        with reaping(settings) as taken:
+            job_id = await running.client.submit("hold", {"stage": namespace})
+            await asyncio.wait_for(stage.started.wait(), WAIT_S)
+            began_s = time.monotonic()
+            await until(lambda: _true(time.monotonic() - began_s > 2 * LEASE_S))
+            stage.go.set()
+            record = await running.client.ended(job_id)
+    assert (record.status, record.attempts, taken) == ("succeeded", 1, [])
+
+
+async def test_attempt_is_ended_when_its_lease_was_lost(settings: Settings, namespace: str, stage: Stage) -> None:
+    async with dispatching(settings) as running:
+        job_id = await running.client.submit("hold", {"stage": namespace}, max_attempts=2)
+        await asyncio.wait_for(stage.started.wait(), WAIT_S)
+        await _take_away(running, job_id)
+        # the renewal every 10 s would find out: a settlement by the old holder is refused long before
+        stage.go.set()
+        await until(lambda: _lost(running))
+        record = await running.client.record(job_id)
+        assert (record.status, record.dispatcher, record.result) == ("running", "thief", b"")
+
+
+async def test_renewal_ends_the_attempt_that_lost_its_lease(
+    valkey_server: Server, namespace: str, tmp_path: Path, stage: Stage
+) -> None:
+    settings = settings_for(tmp_path, valkey_server.url, namespace, lease=f"{LEASE_S}s")
+    async with dispatching(settings) as running:
+        job_id = await running.client.submit("hold", {"stage": namespace})
+        await asyncio.wait_for(stage.started.wait(), WAIT_S)
+        await _take_away(running, job_id)
+        await until(lambda: _true(stage.log == ["start ", "cancelled "]))
+        assert (await running.client.record(job_id)).dispatcher == "thief"
+        assert running.dispatcher.active == 0
+
+
+async def test_only_the_newest_attempt_counts_when_one_dispatcher_takes_its_own_lost_job_again(
+    valkey_server: Server, namespace: str, tmp_path: Path, stage: Stage
+) -> None:
+    settings = settings_for(tmp_path, valkey_server.url, namespace, lease=f"{LEASE_S}s")
+    with Server(tcp=True) as elsewhere:
+        elsewhere.suspend()  # where it renews its leases nobody answers, so they run out
+        async with dispatching(settings, lease_url=elsewhere.url) as running:
+            job_id = await running.client.submit("hold", {"stage": namespace})
+            await until(lambda: _true(stage.log.count("start ") == 2))
+            await until(lambda: _true("cancelled " in stage.log))
+            stage.go.set()
+            record = await running.client.ended(job_id)
+            assert (record.status, record.attempts) == ("succeeded", 1)
+            assert stage.most <= 2
+        elsewhere.resume()
+    assert stage.log == ["start ", "start ", "cancelled ", "end "] or stage.log == [
+        "start ",
+        "cancelled ",
+        "start ",
+        "end ",
+    ]
+
+
+async def _take_away(running: Dispatching, job_id: str) -> None:
+    """Has the job reclaimed and claimed by another dispatcher, as if this one had been silent for a lease."""
+    store = running.client.store
+    keyspace = store.keyspaces[0]
+    thief = running.client.worker(running.settings, "thief")
+    await store.client.zadd(f"{keyspace.prefix}leases", {job_id: 1})
+    await thief.reap(10, max_stalls=2)
+    claimed = (await thief.exchange([], thief.next_claim(1, suspects=True))).claimed
+    if not claimed:  # the dispatcher itself was faster: then take it from there once more
+        await _take_away(running, job_id)
+
+
+async def _lost(running: Dispatching) -> bool:
+    return running.sample("gateway_leases_lost_total") == 1
+
+
+async def _true(fact: bool) -> bool:
+    return fact
