@@ -15,7 +15,7 @@ from gateway import backoff
 from gateway.backoff import RetryPolicy
 from gateway.callbacks import render
 from gateway.durations import MAX_S
-from gateway.errors import EgressDenied, Fatal, NotFound, Retry
+from gateway.errors import ConfigError, EgressDenied, Fatal, NotFound, Retry
 from gateway.executor import Attempt, HttpClient, Job, Payload, Result
 from gateway.jobs import CALLBACK_TARGET, Claimed, Options, Settlement, unpack_body
 from gateway.registry import Registry, Target
@@ -65,6 +65,8 @@ class Runner:
             return _settle(claimed, "succeeded", result=encode_result(result.value))
         except Fatal as failure:
             return _settle(claimed, "dead", reason="fatal", error=error_of(failure))
+        except ConfigError as failure:  # a callback that cannot be sent: its URL or secret is not usable
+            return _settle(claimed, "dead", reason="fatal", error=encode_error("config", str(failure)))
         except EgressDenied as failure:
             return _settle(claimed, "dead", reason="fatal", error=encode_error("egress_denied", str(failure)))
         except Exception as failure:  # one job's failure must not be everyone's

@@ -20,7 +20,6 @@ from gateway.cli import app
 from tests.documents import README, ROOT, Block, Installed, blocks, commands, files_of, free_port, installed
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
-WITH_COMMANDS = [page for page in PAGES if page.name != "configuration.md"]  # it tells of `config check`
 CURL = [text for text in commands(README) if "curl" in text]
 WITHOUT_CURL = [text for text in commands(README) if "curl" not in text]
 
@@ -153,7 +152,7 @@ def test_every_link_into_the_repository_leads_somewhere(page: Path) -> None:
         assert "://" in link or (page.parent / link).exists(), link
 
 
-@pytest.mark.parametrize("page", [*WITH_COMMANDS, ROOT / "Procfile"], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "Procfile"], ids=lambda page: page.name)
 def test_every_command_of_ours_is_one(page: Path) -> None:
     text = page.read_text()
     examples = re.findall(r"^(?:[a-z]+: |\S*/)?gateway ([a-z][^#\n`]*)", text, re.MULTILINE)

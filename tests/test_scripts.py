@@ -61,6 +61,15 @@ GOOD: dict[str, list[Arg]] = {
     "configure": [1, "", "10", "-", "low"],
     "flow_control": ["t", "concurrency", 2],
     "lane_control": ["low", 1],
+    "schedule_put": ["n", "{}", "1", "r1", "* * * * *|UTC|0", "api", 0, 60_000, 60_000, 10, 0],
+    "schedule_pause": ["n", 1, 60_000, 60_000],
+    "schedule_remove": ["n", "api"],
+    "schedule_due": [10],
+    "schedule_list": ["n", "", 10],
+    "schedule_fire": [
+        *("n", "r1", 60_000, 120_000, 120_000, 0, "allow", "low", "t", "", 0, 5, "\n{}"),
+        pack((JOB_ID, 60_000)),
+    ],
 }
 """Arguments that each script takes: from these the wrong ones are made."""
 
@@ -84,11 +93,17 @@ NUMERIC: dict[str, Sequence[int]] = {
     "replay_some": range(3, 10),
     "configure": (0,),
     "flow_control": (2,),
+    "schedule_put": (7, 8, 9),
+    "schedule_pause": (2, 3),
+    "schedule_due": (0,),
+    "schedule_list": (2,),
+    "schedule_fire": (3, 4, 5, 11),
 }
 BATCHES: dict[str, tuple[int, tuple[object, ...]]] = {
     "submit": (0, KEYED),
     "settle": (0, SETTLED),
     "extend": (3, (JOB_ID, "1:d.1")),
+    "schedule_fire": (13, (JOB_ID, 60_000)),
 }
 OTHERWISE: dict[str, list[list[Arg]]] = {
     "replay_end": [["r", "running"]],
@@ -98,6 +113,18 @@ OTHERWISE: dict[str, list[list[Arg]]] = {
     "configure": [[1, "", "x", "", "low"]],
     "flow_control": [["t", "concurrency"], ["t", "speed", 1]],
     "lane_control": [["low", 2], ["low", "yes"]],
+    "schedule_put": [
+        ["n", "{}", "1", "r1", "timing", "someone", 0, 60_000, 60_000, 10, 0],
+        ["n", "{}", "1", "r1", "timing", "api", 2, 60_000, 60_000, 10, 0],
+        ["n", "{}", "1", "r1", "timing", "api", 0, 60_000, 60_000, 10, 2],
+    ],
+    "schedule_pause": [["n", 2, 60_000, 60_000]],
+    "schedule_remove": [["n", "nobody"]],
+    "schedule_fire": [
+        ["n", "r1", "soon", 1, 1, 0, "allow", "low", "t", "", 0, 5, "\n{}", pack((JOB_ID, 60_000))],
+        ["n", "r1", 60_000, 1, 1, 0, "sometimes", "low", "t", "", 0, 5, "\n{}", pack((JOB_ID, 60_000))],
+        ["n", "r1", 60_000, 1, 1, 0, "allow", "low", "t", "", 101, 5, "\n{}", pack((JOB_ID, 60_000))],
+    ],
 }
 """Arguments that are wrong in a way of their own."""
 

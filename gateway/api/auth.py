@@ -23,6 +23,10 @@ CACHED_MOST = 4096
 
 _CHALLENGE = ((b"www-authenticate", b"Bearer"),)
 _ANY_KEY = "*"
+_FORWARDED = frozenset(
+    [b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"cf-connecting-ip"]
+)
+"""What proxies and tunnels add: a request with one of these is not from this machine."""
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -43,7 +47,6 @@ class Authoriser:
     def __init__(self, settings: GatewaySettings, store: Store) -> None:
         self._own = None if settings.api_key is None else admin_key(settings.api_key.reveal())
         self._keyless = is_loopback(settings.host) and self._own is None
-        self._hosts = frozenset([settings.host, urlsplit(settings.public_url or "").hostname or "localhost"])
         self._store = store
         self._keys: _Cache[ApiKey | None] = _Cache()
         self._existence: _Cache[bool] = _Cache()
@@ -56,7 +59,7 @@ class Authoriser:
         presented = one_header(headers, b"authorization")
         if presented is None:
             if self._keyless and not await self._existence.get(_ANY_KEY, lambda: any_key(self._store)):
-                _check_local(headers, self._hosts)
+                _check_local(headers)
                 return ANYONE
             raise Refused(401, "this needs an API key: send Authorization: Bearer gwk_…", headers=_CHALLENGE)
         key = await self._presented(presented)
@@ -119,25 +122,22 @@ async def _asked(ask: Callable[[], Awaitable[T]]) -> T:
     return await ask()
 
 
-def _check_local(headers: Headers, hosts: frozenset[str]) -> None:
-    """Keeps web pages out while no key exists: a browser on this machine can be made to send requests here.
+def _check_local(headers: Headers) -> None:
+    """Keeps web pages and the outside world out while no key exists.
 
-    A page of another origin shows in `Sec-Fetch-Site` or `Origin`; a name that was rebound to this address shows
-    in `Host`, since a name without a dot cannot belong to a stranger.
+    A browser on this machine can be made to send requests here: a page of another origin shows in `Sec-Fetch-Site`
+    or `Origin`, and a name that was rebound to this address in `Host`, since a name without a dot cannot belong to a
+    stranger. A tunnel or proxy (which `public_url` is for) shows in `Host` too, or in what it adds to a request.
     """
     site = one_header(headers, b"sec-fetch-site")
     origin = one_header(headers, b"origin")
     if site not in (None, b"none", b"same-origin") or (origin is not None and site is None):
         raise Refused(403, "a web page of another origin may not call a gateway without an API key; make one first")
+    if any(name in _FORWARDED for name, _ in headers):
+        raise Refused(403, "a request through a proxy or tunnel needs an API key: gateway apikeys create NAME")
     host = (one_header(headers, b"host") or b"localhost").decode("latin-1")
     name = urlsplit(f"//{host}").hostname or ""
-    if "." in name and name not in hosts and not name.endswith(".localhost") and not _is_address(name):
-        raise Refused(403, f"the Host {name[:64]!r} is not this gateway's; set gateway.public_url, or make an API key")
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
+    if ("." in name or ":" in name) and not name.endswith(".localhost") and not is_loopback(name):
+        raise Refused(
+            403, f"requests to {name[:64]!r}, and not to this machine, need an API key: gateway apikeys create NAME"
+        )

@@ -83,7 +83,9 @@ def check_json(headers: Headers, *, also: Sequence[str] = ()) -> None:
     kind = media_type(headers)
     if kind and kind not in JSON_TYPES and kind not in also and not kind.endswith("+json"):
         wanted = " or ".join((*JSON_TYPES, *also[:1]))
-        raise Refused(415, f"the Content-Type is {kind[:64]!r}; send {wanted}", close=True)
+        raise Refused(
+            415, f"the Content-Type is {kind[:64]!r}; send {wanted} (curl: -H 'content-type: {wanted}')", close=True
+        )
 
 
 def one_header(headers: Headers, name: bytes) -> bytes | None:

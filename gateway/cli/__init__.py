@@ -10,7 +10,7 @@ import sys
 
 import typer
 
-from gateway.cli import apikeys, bench, demo, run, schedules, show
+from gateway.cli import apikeys, bench, config, demo, run, schedules, show
 from gateway.errors import ConfigError, GatewayError, StoreMismatch, StoreUnavailable
 
 app = typer.Typer(
@@ -27,6 +27,7 @@ app.command()(demo.demo)
 app.command()(show.plugins)
 app.command()(show.version)
 app.add_typer(apikeys.app, name="apikeys")
+app.add_typer(config.app, name="config")
 app.add_typer(schedules.app, name="schedules")
 app.add_typer(bench.app, name="bench")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -39,14 +40,16 @@ def up(
 ) -> None:
     """Everything in one: an embedded Valkey (unless a Redis is configured), a gateway and a dispatcher."""
     settings = load_settings()
-    Registry.build(settings)  # what is wrong is said once, here, and not by each child
+    _heed_signals()
+    if not Registry.build(settings).targets:  # also says what is wrong once, here, and not by each child
+        log.warning("no targets are configured; write a gateway.toml here", example="[targets.hello]")
     if settings.redis_url is not None:
         raise typer.Exit(
             asyncio.run(_supervise(_everything(settings, redis_url(settings), host, port, workers, processes)))
         )
     embedded = EmbeddedValkey(data_dir)
-    url = embedded.start()
     try:
+        url = embedded.start()
         children = _everything(settings, url, host, port, workers, processes)
         code = asyncio.run(_supervise(children, embedded))
     finally:
@@ -80,6 +83,12 @@ def dispatch(processes: Processes = 1) -> None:
 def program(*arguments: str) -> list[str]:
     """This program with other arguments; `-P`, so that a folder named `gateway` in the working directory is not it."""
     return [sys.executable, "-P", "-m", "gateway", *arguments]
+
+
+def _heed_signals() -> None:
+    """Until the supervisor takes the signals over, one ends this process in order: what was started is stopped."""
+    for sig in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(sig, lambda number, frame: sys.exit(128 + number))
 
 
 def _everything(

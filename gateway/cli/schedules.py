@@ -60,7 +60,6 @@ def run(name: str) -> None:
     registry = Registry.build(settings)
 
     async def make(store: Store) -> str:
-        store.expect_flows(registry.flows)
         made, _ = await run_schedule(
             store, name, lambda found: job_facts(found, registry.targets, settings.lanes.default)
         )

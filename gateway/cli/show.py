@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from gateway import PLUGIN_API, __version__
 from gateway.cli.environment import load_settings
@@ -23,7 +23,9 @@ def plugins(as_json: AsJson = False) -> None:
     if as_json:
         print(json.dumps({"plugin_api": PLUGIN_API, "plugins": [asdict(plugin) for plugin in loaded]}))
         return
-    table = Table("plugin", "from", "version", "executors", "verifiers", "hooks")
+    table = Table(
+        *(Column(name, overflow="fold") for name in ("plugin", "from", "version", "executors", "verifiers", "hooks"))
+    )
     for plugin in loaded:
         brings = (", ".join(names) for names in (plugin.executors, plugin.verifiers, plugin.hooks))
         table.add_row(plugin.name, plugin.source, plugin.version, *brings)

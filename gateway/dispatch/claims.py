@@ -47,7 +47,7 @@ class ClaimLoop:
         self._written = asyncio.Event()
         self._hungry = True
         self._claiming = True
-        self._wake_at: float | None = None
+        self._look_at = 0.0
         self._batch = max(1, (slots.count + 1) // 2)
         slots.on_freed(self._slot_freed)
 
@@ -83,6 +83,7 @@ class ClaimLoop:
             self._written.clear()
             exchange = await self._exchange(settlements, claim)
             self._settled(settlements, exchange.settled)
+            self._expect_retries(settlements)
             if claim is not None:
                 # the jobs start when this loop next waits: while the exchange after this one is under way
                 self._take(claim, exchange)
@@ -112,19 +113,23 @@ class ClaimLoop:
         got = len(exchange.claimed)
         if claim.suspects and not any(claimed.suspect for claimed in exchange.claimed):
             self._slots.give_back_suspect()
-        now = asyncio.get_running_loop().time()
-        self._wake_at = None if exchange.wake_in_s is None else now + exchange.wake_in_s
+        poll_s = self._rng.uniform(*POLL_S)
+        wait_s = poll_s if exchange.wake_in_s is None else min(poll_s, exchange.wake_in_s)
+        self._look_at = asyncio.get_running_loop().time() + wait_s
         self._hungry = self._hungry or exchange.more or got == claim.n
         self._start(exchange.claimed)
         if got < claim.n:
             self._slots.give_back(claim.n - got)
 
+    def _expect_retries(self, settlements: Sequence[Settlement]) -> None:
+        now = asyncio.get_running_loop().time()
+        for settlement in settlements:
+            if settlement.outcome == "retry":
+                self._look_at = min(self._look_at, now + settlement.delay_ms / 1000)
+
     async def _wait(self) -> None:
         loop = asyncio.get_running_loop()
-        until = loop.time() + self._rng.uniform(*POLL_S)
-        if self._wake_at is not None:
-            until = min(until, self._wake_at)
-        timer = loop.call_at(until, self._look_again)
+        timer = loop.call_at(self._look_at, self._look_again)
         try:
             await self._event.wait()
         finally:
@@ -132,7 +137,8 @@ class ClaimLoop:
         self._event.clear()
 
     def _look_again(self) -> None:
-        self._wake_at = None
+        # should this claim be put off, for want of slots, the next look is a poll away
+        self._look_at = asyncio.get_running_loop().time() + POLL_S[1]
         self.wake()
 
     def _slot_freed(self) -> None:

@@ -118,7 +118,7 @@ def _check_expiry(model: Model, snapshot: Snapshot, target: Target, key: str, la
         needed_us = node.tat if pace.interval else 0
         if pace.quota and node.used:
             needed_us = max(needed_us, node.window_at + pace.window)
-        if needed_us > model.now_us and until_ms * 1000 < needed_us:
+        if needed_us > model.now_us and (until_ms + 1) * 1000 < needed_us:  # it goes when its ms is over
             raise Broken(f"{name} expires at {until_ms} ms, before its clocks at {needed_us} us")
 
 
