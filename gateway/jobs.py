@@ -145,8 +145,8 @@ class Claimed(msgspec.Struct, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """All that is known of a job. Times are Unix milliseconds, None where absent; `payload`, `result` and `error`
-    are JSON texts (empty: absent) to be handed on verbatim; `attempts` counts those started; `waiting_on` is the limit
+    """All that is known of a job. Times are Unix milliseconds, None where absent; `payload`, `result`, `error` and
+    `progress` are JSON texts (empty: absent) to be handed on verbatim; `attempts` counts those started; `waiting_on` is the limit
     that holds a pending job back (empty: none does)."""
 
     job_id: str
@@ -170,6 +170,7 @@ class Record:
     payload: bytes
     result: bytes
     error: bytes
+    progress: bytes
     options: Options
     callback_job_id: str
     callback_status: str

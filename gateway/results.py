@@ -12,6 +12,7 @@ from gateway.errors import AttemptError
 RESULT_BYTES = 65536
 MESSAGE_CHARACTERS = 1024
 DETAILS_BYTES = 4096
+PROGRESS_BYTES = 1024
 
 
 def encode_result(value: Any) -> str:
@@ -28,6 +29,14 @@ def encode_result(value: Any) -> str:
     if len(encoded) > RESULT_BYTES:
         head = encoded[:MESSAGE_CHARACTERS].decode(errors="ignore")
         return orjson.dumps({"truncated": True, "bytes": len(encoded), "head": head}).decode()
+    return encoded.decode()
+
+
+def encode_progress(value: Any) -> str:
+    """Progress as JSON; raises TypeError or ValueError if it is not JSON, or over 1 KiB."""
+    encoded = orjson.dumps(value)
+    if len(encoded) > PROGRESS_BYTES:
+        raise ValueError(f"progress is at most {PROGRESS_BYTES} bytes of JSON")
     return encoded.decode()
 
 

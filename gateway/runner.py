@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import structlog
@@ -27,7 +28,7 @@ log = structlog.get_logger(__name__)
 _NO_OPTIONS = Options()
 
 
-def _ignore(value: Any) -> None:
+def _ignore(claimed: Claimed, value: Any) -> None:
     """Progress that nobody records."""
 
 
@@ -38,7 +39,7 @@ class Runner:
     registry: Registry
     http: HttpClient
     rng: random.Random = field(default_factory=random.Random)
-    report: Callable[[Any], None] = _ignore
+    report: Callable[[Claimed, Any], None] = _ignore
 
     async def run(
         self, claimed: Claimed, cancelled: asyncio.Event, *, deadline: Callable[[float], None] | None = None
@@ -115,7 +116,7 @@ class Runner:
             log=log,
             http=self.http,
             cancelled=cancelled,
-            report=self.report,
+            report=partial(self.report, claimed),
         )
 
     def _failed(self, claimed: Claimed, target: Target, options: Options, failure: Exception) -> Settlement:

@@ -16,7 +16,11 @@ end
 
 local key = P .. 'ft:' .. target
 local new = call('HSETNX', key, 'running', 0)
-for i = 2, #ARGV, 2 do call('HSET', key, ARGV[i], ARGV[i + 1]) end
+local keys_change = false
+for i = 2, #ARGV, 2 do
+  call('HSET', key, ARGV[i], ARGV[i + 1])
+  keys_change = keys_change or ARGV[i] == 'key_concurrency' or ARGV[i] == 'ordered'
+end
 local t = target_node(target)
 -- the timer speaks of the old rate: target_blocked() arms the right one
 if t.timer > 0 then
@@ -24,15 +28,22 @@ if t.timer > 0 then
   t.timer = 0
 end
 touch_target(t)
--- a key that its concurrency blocks has a running job, so a walk of the leases finds them all; a changed rate of a key
--- is seen when its timer next looks, within 10 s
+-- What runs of a target is found by a walk of the leases. Where its keys' concurrency changes, every key that this
+-- blocks has a running job; a changed rate of a key is seen when its timer next looks, within 10 s. A target that has
+-- flows from now on counts what runs of it already.
+local function look_at(id)
+  local v = call('HMGET', P .. 'j:' .. id, 'target', 'key')
+  if v[1] ~= target then return end
+  t.running = t.running + new
+  if not v[2] then return end
+  local k = key_node(t, v[2])
+  k.running = k.running + new
+  touch_key(k)
+end
 local first = 0
-while true do
+while new == 1 or keys_change do
   local ids = call('ZRANGE', P .. 'leases', first, first + CHUNK - 1)
-  for i = 1, #ids do
-    local v = call('HMGET', P .. 'j:' .. ids[i], 'target', 'key')
-    if v[1] == target and v[2] then touch_key(key_node(t, v[2])) end
-  end
+  for i = 1, #ids do look_at(ids[i]) end
   if #ids < CHUNK then break end
   first = first + CHUNK
 end

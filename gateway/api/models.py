@@ -93,6 +93,7 @@ class JobSummary(_Model):
     waiting_on: WaitingOn | None = None
     traceparent: str | None = None
     error: dict[str, Any] | None = None
+    progress: Any = None
     tags: list[str] = []
     callback: CallbackState | None = None
 

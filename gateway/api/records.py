@@ -46,6 +46,8 @@ def render_summary(record: Record) -> dict[str, Any]:
             out[name] = text
     if record.error:
         out["error"] = orjson.Fragment(record.error)
+    if record.progress:
+        out["progress"] = orjson.Fragment(record.progress)
     if record.options.tags:
         out["tags"] = record.options.tags
     if record.callback_job_id:

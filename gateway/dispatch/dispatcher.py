@@ -18,6 +18,7 @@ from gateway.dispatch.leases import Held, LeaseKeeper
 from gateway.dispatch.metrics import DispatchMetrics
 from gateway.dispatch.replays import carry_replays
 from gateway.dispatch.schedules import Scheduler
+from gateway.dispatch.progress import Progress
 from gateway.dispatch.slots import Slots
 from gateway.dispatch.upkeep import reap, upkeep
 from gateway.errors import StoreError, StoreMismatch
@@ -97,6 +98,8 @@ class Dispatcher:
             ClaimLoop(worker, self._slots, start=self._start, settled=self._settled, rng=rng)
             for worker in self._workers
         ]
+        self._progress = Progress(self._workers)
+        runner.report = self._progress.report
         metrics.slots.set(settings.gateway.slots)
         metrics.active.set_function(lambda: self._attempts.active)
 
@@ -137,6 +140,7 @@ class Dispatcher:
             ),
             carry_replays(self._store, idle_s=1.0, rng=self._rng),
             self._scheduler().run(),
+            self._progress.run(),
         ]
         for loop, worker in zip(self._loops, self._workers, strict=True):
             work.append(loop.run())

@@ -73,7 +73,7 @@ def _seconds(offset: timedelta | None) -> int:
 
 @cache
 def _names() -> frozenset[str]:
-    return frozenset(zoneinfo.available_timezones())
+    return frozenset(zoneinfo.available_timezones() - {"localtime"})  # which is another one on each machine
 
 
 def _in_another_case(name: str) -> list[str]:

@@ -91,6 +91,7 @@ def _record(
         payload=payload,
         result=result,
         error=b"" if status == Status.SUCCEEDED else _last_error(lines),
+        progress=fields.get("progress", "").encode(),
         options=options,
         callback_job_id=fields.get("callback_id", ""),
         callback_status=callback_status,

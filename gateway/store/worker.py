@@ -94,6 +94,10 @@ class Worker:
         removed, more, lost = await self._run("upkeep", args)
         return removed, bool(more), lost
 
+    async def progress(self, reports: Sequence[tuple[str, str, str]]) -> None:
+        """Shows progress (job id, token, JSON) in the records of jobs that are still held."""
+        await self._run("progress", [msgspec.msgpack.encode(reports)])
+
     async def leave(self) -> None:
         """Says goodbye, so that this dispatcher is not counted as lost."""
         await self._run("leave", [self.dispatcher_id])

@@ -132,3 +132,15 @@ def deadline(payload: Any, context: Attempt[Any]) -> float:
 def facts(payload: Any, context: Attempt[Any]) -> dict[str, Any]:
     job = context.job
     return {"number": context.number, "tags": job.tags, "key": job.key, "max": job.max_attempts, "pid": os.getpid()}
+
+
+async def advance(payload: dict[str, Any], attempt: Attempt[Any]) -> str:
+    """Reports how far it is, then waits on the stage; `too_much` reports more than may be."""
+    if payload.get("too_much"):
+        attempt.progress("x" * 5000)
+    attempt.progress({"done": 1, "of": 3})
+    attempt.progress({"done": 2, "of": 3})
+    stage = STAGES[payload["stage"]]
+    stage.started.set()
+    await stage.go.wait()
+    return "done"

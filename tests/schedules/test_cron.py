@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from zoneinfo import ZoneInfo
@@ -160,7 +161,6 @@ def test_time_of_day_fires_once_a_day_when_clocks_first_reach_it(zone: str, day:
         ("* * L-3 * *", "field day-of-month"),
         ("? * * * *", "field minute"),
         ("* * * * MON#6", "field day-of-week"),
-        ("* * L,5/2 * *", ""),
         ("* * 31 2 *", "field day-of-month"),
         ("@fortnightly", "no macro named '@fortnightly'; known: @hourly"),
         ("1" * 5000 + " * * * *", "5008 characters long"),
@@ -169,12 +169,8 @@ def test_time_of_day_fires_once_a_day_when_clocks_first_reach_it(zone: str, day:
     ],
 )
 def test_wrong_expression_is_refused_with_what_is_wrong(expression: str, says: str) -> None:
-    if not says:
-        assert parse_cron(expression).after(0) > 0
-        return
-    with pytest.raises(ValueError, match="") as caught:
+    with pytest.raises(ValueError, match=re.escape(says)):
         parse_cron(expression)
-    assert says in str(caught.value)
 
 
 @pytest.mark.parametrize(
