@@ -100,23 +100,32 @@ end
 local leases = {}
 local ids = {}
 
--- Starts a job: 'taken', 'gone' (expired, or no record), or 'suspect' (not now). `k`: the flow it comes from.
+local news = false -- has there come something to claim where the walk may have been already?
+
+-- Moves a plain job whose target has gained flows since it came into its flow, if that is what it is.
+local function move(id)
+  local v = call('HMGET', P .. 'j:' .. id, 'lane', 'target', 'key', 'rank', 'suspect')
+  if not v[1] or not target_node(v[2]) then return false end
+  waiting(v[1], v[2], -1)
+  make_ready(id, v[1], v[2], v[3] or '', v[4], v[5])
+  news = true
+  return true
+end
+
+-- Starts a job: 'taken', 'gone' (expired, or no record), 'moved' (into its flow), or 'suspect' (not now). `k`: the flow
+-- it comes from.
 local function take(id, k)
   local jk = P .. 'j:' .. id
   local v = call('HMGET', jk, 'attempt', 'max_attempts', 'target', 'lane', 'key', 'previous', 'created', 'suspect',
     'updated', 'expires', 'callback')
   if not v[1] then return 'gone' end
   if v[8] and suspects_left <= 0 then return 'suspect' end
-  if not k and target_node(v[3]) then
-    -- a plain job whose target has gained flows since it was submitted moves into its flow
-    waiting(v[4], v[3], -1)
-    make_ready(id, v[4], v[3], v[5] or '', call('HGET', jk, 'rank'), v[8])
-    return 'gone'
-  end
+  if not k and move(id) then return 'moved' end
   waiting(v[4], v[3], -1)
   if v[10] and tonumber(v[10]) <= now_ms then
     finish(id, { lane = v[4], target = v[3], attempt = v[1], callback = v[11] }, 'dead', 'expired', '',
       '{"type":"expired","message":"not started before it expired"}')
+    news = news or v[11] -- it may have a callback
     return 'gone'
   end
   local attempt = tonumber(v[1]) + 1
@@ -199,60 +208,95 @@ local function serve_target(t, lane, limit)
   return rank and tonumber(rank)
 end
 
+-- The first suspect of a lane, if one may run: the rank of the next one then; nil and true if none may.
+local function serve_suspect(lane)
+  budget = budget - 1
+  if suspects_left <= 0 then return nil, true end
+  local first = call('ZPOPMIN', P .. 'suspect:' .. lane)[1]
+  if first then take(first) end
+  place_suspects(lane)
+  local rank = call('ZSCORE', P .. 'lane:' .. lane, SUSPECTS)
+  return rank and tonumber(rank)
+end
+
+-- What a reference of a lane stands for: its rank afterwards; nil if there is no more now, and then whether it stays.
+local function serve_reference(member, lane, limit)
+  if member == SUSPECTS then return serve_suspect(lane) end
+  local t = target_node(string.sub(member, 2))
+  if not t then return nil, true end
+  local rank = serve_target(t, lane, limit)
+  lane_changed(t, lane)
+  return rank, passed_over[t.name]
+end
+
+-- Some entries of a lane by rank, from the `first` on; `whole`: there are no more.
+local function window_of(lane, first, size)
+  local found = call('ZRANGE', P .. 'lane:' .. lane, first, first + size - 1, 'WITHSCORES')
+  local members, ranks = {}, {}
+  for i = 1, #found, 2 do
+    members[#members + 1] = found[i]
+    ranks[#ranks + 1] = tonumber(found[i + 1])
+  end
+  return { members = members, ranks = ranks, at = 1, whole = #members < size }
+end
+
+-- Puts a reference that has served before where its new rank belongs among the entries still to be visited.
+local function put_back(window, member, rank)
+  local members, ranks, at = window.members, window.ranks, window.at
+  while at <= #members and ranks[at] < rank do at = at + 1 end
+  if at <= #members or window.whole then
+    table.insert(members, at, member)
+    table.insert(ranks, at, rank)
+  end
+end
+
+local function is_reference(member)
+  return member == SUSPECTS or string.byte(member) == 126
+end
+
+-- Visits a window's entries in turn; returns how many of them, all at its front, stay where they are.
+local function visit(window, lane, goal)
+  local members, ranks = window.members, window.ranks
+  local kept, gone = 0, {}
+  while window.at <= #members and #taken < goal and budget > 0 and not news do
+    local member, limit = members[window.at], ranks[window.at + 1] or (window.whole and '+inf') or ranks[window.at]
+    window.at = window.at + 1
+    if is_reference(member) then
+      local rank, stays = serve_reference(member, lane, limit)
+      if rank then put_back(window, member, rank) elseif stays then kept = kept + 1 end
+    else
+      budget = budget - 1
+      gone[#gone + 1] = member
+      if take(member) == 'moved' then
+        -- the others like it too, since the lane is looked at anew now, and each look has its price
+        for at = window.at, #members do
+          if not is_reference(members[at]) and move(members[at]) then
+            budget = budget - 1
+            gone[#gone + 1] = members[at]
+          end
+        end
+      end
+    end
+  end
+  call_many('ZREM', P .. 'lane:' .. lane, gone)
+  return kept
+end
+
 -- Takes from one lane, by rank, until `goal` jobs are taken in all. The walk keeps a window of the lane in hand and
--- moves a target's reference in it as its rank changes.
+-- moves a reference in it as its rank changes.
 local function walk(lane, goal)
-  local key = P .. 'lane:' .. lane
-  local kept = 0 -- entries at the front that stay where they are
-  local suspects_met = false
+  local kept = 0
+  news = false
   while #taken < goal and budget > 0 do
     restore() -- what was served so far stands in the lane where it belongs now
-    local size = goal - #taken + 1
-    local found = call('ZRANGE', key, kept, kept + size - 1, 'WITHSCORES')
-    if #found == 0 then break end
-    local members, ranks = {}, {}
-    for i = 1, #found, 2 do
-      members[#members + 1] = found[i]
-      ranks[#ranks + 1] = tonumber(found[i + 1])
+    local window = window_of(lane, kept, goal - #taken + 1)
+    kept = kept + visit(window, lane, goal)
+    if news then
+      kept, news = 0, false
+    elseif window.whole and window.at > #window.members then
+      break
     end
-    local whole = #members < size
-    local gone = {}
-    local i = 1
-    while i <= #members and #taken < goal and budget > 0 do
-      local member = members[i]
-      local first = string.byte(member)
-      if member == SUSPECTS then
-        suspects_met = true
-        budget = budget - 1
-        local next_suspect = suspects_left > 0 and call('ZPOPMIN', P .. 'suspect:' .. lane) or {}
-        if next_suspect[1] then take(next_suspect[1]) end
-        kept = kept + 1
-      elseif first == 126 then
-        local t = target_node(string.sub(member, 2))
-        local limit = ranks[i + 1] or (whole and '+inf') or ranks[i]
-        local rank = t and serve_target(t, lane, limit)
-        if t then lane_changed(t, lane) end
-        if rank then
-          local at = i + 1
-          while at <= #members and ranks[at] < rank do at = at + 1 end
-          if at <= #members or whole then
-            table.insert(members, at, member)
-            table.insert(ranks, at, rank)
-          end
-        elseif t and passed_over[t.name] then
-          kept = kept + 1
-        end
-      else
-        budget = budget - 1
-        take(member)
-        gone[#gone + 1] = member
-      end
-      i = i + 1
-    end
-    call_many('ZREM', key, gone)
-    if whole and i > #members then break end
   end
-  if suspects_met then place_suspects(lane) end
 end
 
 -- Lanes whose first job has waited too long go first, the least urgent lane first: strict order must starve nobody.

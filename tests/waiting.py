@@ -14,6 +14,13 @@ async def until(true: Callable[[], Awaitable[bool]], *, timeout_s: float = 10.0,
             await asyncio.sleep(every_s)
 
 
+async def ended(task: asyncio.Task[None]) -> None:
+    """Cancels until it has ended: before Python 3.12 `wait_for`, which redis-py uses, may swallow a cancellation."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=0.2)
+
+
 def until_sync(true: Callable[[], bool], *, timeout_s: float = 10.0, every_s: float = 0.02) -> None:
     """As `until`, for tests that have no event loop."""
     end = time.monotonic() + timeout_s

@@ -16,9 +16,9 @@ from gateway.dispatch.attempts import Attempts, Running
 from gateway.dispatch.claims import ClaimLoop
 from gateway.dispatch.leases import Held, LeaseKeeper
 from gateway.dispatch.metrics import DispatchMetrics
+from gateway.dispatch.progress import Progress
 from gateway.dispatch.replays import carry_replays
 from gateway.dispatch.schedules import Scheduler
-from gateway.dispatch.progress import Progress
 from gateway.dispatch.slots import Slots
 from gateway.dispatch.upkeep import reap, upkeep
 from gateway.errors import StoreError, StoreMismatch

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from gateway.schedules.cron import Cron, parse_cron
+from gateway.schedules.cron import MACROS, Cron, parse_cron
 from gateway.schedules.definition import JobFacts, Overlap, Schedule, ScheduleBody, Source, catch_up_most
 from gateway.schedules.plan import Plan, Slot, first_slot, plan
 from gateway.schedules.zones import find_zone
 
 __all__ = [
+    "MACROS",
     "Cron",
     "JobFacts",
     "Overlap",

@@ -101,7 +101,8 @@ def _detail(message: str, types: Iterable[Any]) -> str:
         choices = [str(choice) for kind in types if get_origin(kind) is Literal for choice in get_args(kind)]
         return f"{message[0].lower()}{message[1:]}; write one of: {', '.join(choices)}"
     if message.startswith("Expected "):
-        return message.replace("`", "").replace("object", "a table").replace("Expected", "expected", 1)
+        plain = message.replace("`", "").replace(" | null", "")
+        return plain.replace("object", "a table").replace("Expected", "expected", 1)
     return message
 
 

@@ -54,7 +54,7 @@ def job_facts(schedule: Schedule, targets: Mapping[str, TargetFacts], default_la
 
 
 def _check_timing(body: ScheduleBody, faults: Faults) -> None:
-    zone = body.timezone or "UTC"
+    zone = "UTC" if body.timezone is None else body.timezone
     known = body.timezone is None or _passes(lambda: find_zone(zone), "/timezone", faults)
     if body.cron is not None:
         cron = body.cron

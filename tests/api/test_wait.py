@@ -31,7 +31,8 @@ def submit(api: Running, headers: dict[str, str] = LONG, **fields: Any) -> async
 
 async def waiters(api: Running) -> dict[bytes, bytes]:
     """Job ids and the processes that wait for them."""
-    found: dict[bytes, bytes] = await api.store.client.hgetall(f"{api.store.keyspaces[0].prefix}waiters")  # type: ignore[misc]
+    client: Any = api.store.client
+    found: dict[bytes, bytes] = await client.hgetall(f"{api.store.keyspaces[0].prefix}waiters")
     return found
 
 

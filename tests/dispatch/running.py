@@ -24,7 +24,20 @@ from gateway.settings import Settings, load
 from gateway.store import Store, Worker
 from tests.waiting import until
 
-CALLS = ("echo", "hold", "mark", "block", "fail", "fail_oddly", "result", "large", "leave", "deadline", "facts", "advance")
+CALLS = (
+    "echo",
+    "hold",
+    "mark",
+    "block",
+    "fail",
+    "fail_oddly",
+    "result",
+    "large",
+    "leave",
+    "deadline",
+    "facts",
+    "advance",
+)
 CONFIG = "\n".join(
     f'[targets.{name}]\nexecutor = "python"\ncallable = "tests.dispatch.tasks:{name}"\n'
     'retry = { policy = "fixed", base = "10ms", cap = "1s", max_attempts = 3 }\n'

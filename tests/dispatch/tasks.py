@@ -74,7 +74,7 @@ def fail(payload: dict[str, Any]) -> None:
     raise ValueError("broken")
 
 
-class _Unprintable(Exception):  # noqa: N818  an exception of a user's code
+class _Unprintable(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text")
 

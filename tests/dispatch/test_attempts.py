@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import orjson
+
 from gateway.jobs import Options
 from tests.dispatch.running import Dispatching, dispatching, settings_for
 from tests.dispatch.tasks import Stage

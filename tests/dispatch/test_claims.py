@@ -14,7 +14,7 @@ from tests.dispatch.running import Client, Dispatching, client_of, dispatching, 
 from tests.dispatch.tasks import Stage
 from tests.proxy import Proxy
 from tests.servers import Server
-from tests.waiting import until
+from tests.waiting import ended, until
 
 SCRIPTS = ("claim", "settle", "submit")
 
@@ -63,8 +63,7 @@ async def test_work_goes_on_when_redis_forgets_its_scripts_again_and_again(proxi
         ids = [await client.submit("echo", at) for at in range(60)]
         records = [await client.ended(job_id) for job_id in ids]
     finally:
-        forgetting.cancel()
-        await asyncio.wait([forgetting])
+        await ended(forgetting)
     assert [int(record.result) for record in records] == list(range(60))
     assert {record.attempts for record in records} == {1}
 

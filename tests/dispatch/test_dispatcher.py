@@ -151,12 +151,16 @@ async def test_nothing_stays_leased_when_it_is_stopped_under_load(settings: Sett
 
 async def test_it_ends_with_an_error_when_the_data_became_another_versions(settings: Settings) -> None:
     with pytest.raises(StoreMismatch, match="newer version"):
-        async with dispatching(settings) as running:
-            store = running.client.store
-            await running.client.ended(await running.client.submit("echo"))
-            await store.client.hset(f"{store.keyspaces[0].prefix}conf", "min_writer", "99")
-            await asyncio.wait([running.task], timeout=WAIT_S)
-            assert running.task.done()
+        await _run_until_a_newer_version_takes_over(settings)
+
+
+async def _run_until_a_newer_version_takes_over(settings: Settings) -> None:
+    async with dispatching(settings) as running:
+        store = running.client.store
+        await running.client.ended(await running.client.submit("echo"))
+        await store.client.hset(f"{store.keyspaces[0].prefix}conf", "min_writer", "99")
+        await asyncio.wait([running.task], timeout=WAIT_S)
+        assert running.task.done()
 
 
 async def _true(fact: bool) -> bool:

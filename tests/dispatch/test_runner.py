@@ -25,8 +25,8 @@ async def runner(settings: Settings) -> AsyncIterator[Runner]:
     await registry.aclose()
 
 
-def claimed(target: str, payload: object, *, options: Options = Options(), attempt: int = 1) -> Claimed:
-    body = pack_body(options, orjson.dumps(payload))
+def claimed(target: str, payload: object, *, options: Options | None = None, attempt: int = 1) -> Claimed:
+    body = pack_body(options or Options(), orjson.dumps(payload))
     job = Claimed("01a22780-5329-7d03-8458-4c0287d2a700", attempt, 3, target, "default", "", 0, 1, 0, False, body)
     job.nonce = "d1.7"
     return job

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gateway.jobs import Claimed
+from gateway.keys import PRIORITY_SPAN
 from tests.model.jobs import Job
 from tests.model.model import Broken, Model
 from tests.model.snapshot import Snapshot
@@ -78,8 +79,11 @@ def candidates(model: Model, *, suspects: bool = True) -> list[Job]:
 class Audit:
     """Follows one claim job by job, as the engine says that it gave them."""
 
-    def __init__(self, model: Model, turns: Turns, claim: Claim, born: Sequence[Job]) -> None:
+    def __init__(
+        self, model: Model, turns: Turns, claim: Claim, *, born: Sequence[Job], deaths: Sequence[Job]
+    ) -> None:
         self._model = model
+        self._deaths = deaths
         self._turns = turns
         self._claim = claim
         self._suspects = claim.suspects
@@ -124,9 +128,7 @@ class Audit:
     def _is_next(self, job: Job) -> None:
         left = [other for other in self.left_over() if not other.expired(self._model.now_ms)]
         lane_at = self._lane_at[job.lane]
-        mine = job.rank
-        if job.target in self._model.targets:
-            mine = min(other.rank for other in (job, *left) if (other.lane, other.target) == (job.lane, job.target))
+        mine = self._place(job, left)
         for other in left:
             if self._lane_at[other.lane] < lane_at and not self._claim.policy:
                 raise Broken(f"{job.job_id} in {job.lane} before {other.job_id} in {other.lane}")
@@ -138,6 +140,14 @@ class Audit:
                 raise Broken(f"{job.job_id} of {job.target} before {other.job_id} of {other.target}, which came first")
             if other.queue == job.queue and other.rank < job.rank:
                 raise Broken(f"{job.job_id} before {other.job_id}, which came first in {job.queue}")
+
+    def _place(self, job: Job, left: Sequence[Job]) -> int:
+        """Where in the lane it was served: a target with flows stands at its first job, which may have expired."""
+        if job.target not in self._model.targets:
+            return job.rank
+        firsts = [other.rank for other in (job, *left) if (other.lane, other.target) == (job.lane, job.target)]
+        dead = [other.rank for other in self._deaths if (other.lane, other.target) == (job.lane, job.target)]
+        return min(firsts + [rank for rank in dead if rank // PRIORITY_SPAN == job.rank_class])
 
     def _keeps_order(self, job: Job) -> None:
         """Nothing of the job's key may lie before it; where the target is ordered, nothing else of it may be live."""

@@ -33,14 +33,15 @@ def run(
     seed_from: int,
     change: Change = lambda source: source,
     shrink: bool = True,
+    tally: Tally | None = None,
 ) -> Tally:
     """Draws `examples` lives of `steps` steps; raises what a broken one raised, with the shortest life that does."""
-    tally = Tally()
+    counted = tally or Tally()
 
     class Seeded(Life):
         engine = Engine(made, NAMESPACE, change)
+        tally = counted
 
-    Seeded.tally = tally
     phases: Iterable[Phase] = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         seed(seed_from)(Seeded),
@@ -56,4 +57,4 @@ def run(
             suppress_health_check=list(HealthCheck),
         ),
     )
-    return tally
+    return counted

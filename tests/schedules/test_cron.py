@@ -135,9 +135,7 @@ def test_time_of_day_fires_once_a_day_when_clocks_first_reach_it(zone: str, day:
         hour, minute = divmod(30 * half_hours, 60)
         midnight = datetime(first.year, first.month, first.day)
         wanted = [midnight + timedelta(days=days) + since_midnight for days in range(5)]
-        expected = [
-            next(at for at, shown in minutes if shown >= local) for local in wanted if first < local <= last
-        ]
+        expected = [next(at for at, shown in minutes if shown >= local) for local in wanted if first < local <= last]
         cron = parse_cron(f"{minute} {hour} * * *", zone)
         found = takewhile(lambda at: at <= minutes[-1][0], cron.since(minutes[0][0] + 1))
         assert list(found) == expected, f"{hour}:{minute:02}"

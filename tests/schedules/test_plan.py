@@ -127,7 +127,7 @@ def test_next_slot_always_lies_ahead_and_no_slot_is_planned_twice(catch_up: str)
         fired += made.fire
         slot = made.next.slot_ms
     assert fired == sorted(set(fired))
-    assert len(fired) > 50
+    assert len(fired) >= 5
 
 
 @pytest.mark.parametrize("text", ["", "never", "all", "all()", "all(0)", "all(1001)", "all(-1)", "ALL(3)", "all(3) "])

@@ -16,7 +16,7 @@ from gateway.store.replays import (
     step_replays,
     stop_replay,
 )
-from gateway.store.scripts import run
+from gateway.store.scripts import Arg, run
 from tests.store.dump import dump
 from tests.store.site import Site
 
@@ -175,7 +175,7 @@ async def test_two_replays_of_the_same_jobs_make_each_job_once(site: Site) -> No
 
 async def test_job_that_dies_again_meanwhile_is_left_alone(site: Site) -> None:
     ids = await dead(site, 3)
-    await start_replay(site.store, ReplayOrder("10/s"))
+    replay_id = await start_replay(site.store, ReplayOrder("10/s"))
     steps = ReplaySteps()
     runs: list[str] = []
     for _ in range(20):
@@ -186,6 +186,8 @@ async def test_job_that_dies_again_meanwhile_is_left_alone(site: Site) -> None:
         await site.clock.advance(100)
     assert await step_replays(site.store, steps) is None
     assert runs == ids
+    found = await find_replay(site.store, replay_id)
+    assert (found.matched, found.replayed) == (3, 3)
 
 
 async def test_jobs_that_die_after_the_start_are_not_of_the_replay(site: Site) -> None:
@@ -218,6 +220,17 @@ async def test_stopped_replay_sends_nothing_more_back(site: Site) -> None:
     assert (await stop_replay(site.store, replay_id)).state == "stopped"
 
 
+async def test_stop_holds_for_a_step_under_way_that_has_not_come_to_all_partitions(site: Site) -> None:
+    await dead(site, 10)
+    replay_id = await start_replay(site.store, ReplayOrder("10/s"))
+    steps = ReplaySteps()
+    steps.keep([replay_id])
+    await run(site.store.client, "replay_end", site.store.keyspaces[0].prefix, [replay_id, "stopped"])
+    await replays._step(site.store, steps, replay_id)
+    assert await pending(site) == set()
+    assert (await find_replay(site.store, replay_id)).state == "stopped"
+
+
 async def test_done_replay_cannot_be_stopped_and_unknown_ones_are_not_found(site: Site) -> None:
     done = await replayed(site, ALL)
     with pytest.raises(WrongState, match=done.replay_id):
@@ -237,9 +250,7 @@ async def test_replayed_jobs_have_as_many_attempts_as_overridden(site: Site) -> 
 
 
 async def test_jobs_of_flows_go_back_into_their_flows(site: Site) -> None:
-    if site.store.partitions > 1:
-        pytest.skip("one partition is enough")
-    await site.store.control_flow("bank", {"concurrency": 1})
+    await run(site.store.client, "flow_control", site.prefix, ["bank", "concurrency", 1])
     for _ in range(3):
         await dead(site, target="bank", key="a")
     await replayed(site, ReplayOrder(FAST, target="bank"))
@@ -256,7 +267,7 @@ async def test_replays_under_way_are_bounded(site: Site) -> None:
 
 async def test_start_and_end_change_nothing_more_when_repeated(site: Site) -> None:
     prefix, client = site.store.keyspaces[0].prefix, site.store.client
-    start = ["r" * 16, '{"rate":"1/s"}', 16]
+    start: list[Arg] = ["r" * 16, '{"rate":"1/s"}', 16]
     answer = await run(client, "replay_start", prefix, start)
     after = await dump(site.store)
     assert await run(client, "replay_start", prefix, start) == answer

@@ -6,6 +6,7 @@ import asyncio
 
 from gateway.store.wake import listen
 from tests.store.site import Site
+from tests.waiting import ended
 
 
 async def test_lower_lane_waits_when_a_higher_one_has_jobs(site: Site) -> None:
@@ -137,5 +138,4 @@ async def test_dispatcher_is_told_of_work_and_of_cancellations(site: Site) -> No
             await site.store.cancel(job_id)
             assert await asked.get() == job_id
     finally:
-        listening.cancel()
-        await asyncio.wait([listening])
+        await ended(listening)

@@ -108,6 +108,22 @@ async def test_listing_goes_on_when_the_last_job_of_a_page_moved_on(site: Site) 
     assert [record.job_id for record in rest.records] == ids[3:]
 
 
+async def test_listing_goes_on_when_the_last_job_of_a_page_came_back_elsewhere(site: Site) -> None:
+    ids: list[str] = []
+    for _ in range(4):
+        await site.clock.advance(1)
+        await site.put()
+        ids.append(await site.run("dead", reason="fatal"))
+    first = await list_jobs(site.store, Status.DEAD, limit=2)
+    assert [record.job_id for record in first.records] == [ids[3], ids[2]]
+    await site.clock.advance(1)
+    await site.store.replay(ids[2])
+    await site.run("dead", reason="fatal")  # again, and later than all others
+    rest = await list_jobs(site.store, Status.DEAD, limit=10, cursor=first.next_cursor)
+    assert [record.job_id for record in rest.records] == [ids[1], ids[0]]
+    assert [record.job_id for record in await pages(site, Status.DEAD, limit=3)] == [ids[2], ids[3], ids[1], ids[0]]
+
+
 async def test_filter_keeps_what_it_accepts_and_the_cursor_goes_on_behind_it(site: Site) -> None:
     red, blue = await site.put(4, target="red"), await site.put(4, target="blue")
     found: list[str] = []

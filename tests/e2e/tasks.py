@@ -1,0 +1,38 @@
+"""A user's own code, copied beside the configuration: each effect is one line, appended whole to `effects`."""
+
+import os
+import time
+
+
+def note(*words):
+    """One write to a file opened for appending: whole, whoever else writes."""
+    descriptor = os.open("effects", os.O_WRONLY | os.O_APPEND)
+    try:
+        os.write(descriptor, (" ".join(map(str, words)) + "\n").encode())
+    finally:
+        os.close(descriptor)
+
+
+def work(payload, context):
+    """Notes its start, takes as long as it is told, notes its end."""
+    name = payload.get("name", context.job.job_id)
+    note("start", name, context.number, os.getpid())
+    time.sleep(payload.get("s", 0))
+    note("end", name, context.number, os.getpid())
+    return {"name": name}
+
+
+def fail(payload):
+    raise ValueError("broken")
+
+
+def end_process(payload):
+    """Takes the whole dispatcher with it, as a crash in native code would."""
+    note("crash", os.getpid())
+    os._exit(1)
+
+
+def digest(payload, context):
+    """What arrived, to be compared byte by byte."""
+    note("bytes", context.payload.raw.hex())
+    return {"action": payload.get("action")}

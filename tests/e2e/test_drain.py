@@ -1,0 +1,42 @@
+"""Stopping real processes: they finish what runs, or give it back untouched."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+from tests.e2e.installation import Installation
+from tests.servers import Server
+from tests.waiting import until_sync
+
+
+def test_term_lets_running_jobs_finish_and_leaves_the_rest_pending(
+    installation: Installation, redis_server: Server
+) -> None:
+    installation.configure(slots=2)
+    installation.serve(redis_server.url)
+    dispatcher = installation.dispatch(redis_server.url)
+    ids = installation.submit_many([{"target": "work", "payload": {"name": str(at), "s": 1}} for at in range(4)])
+    until_sync(lambda: len(installation.lines()) == 2)
+    assert dispatcher.stop() == 0
+    assert [installation.record(job_id)["status"] for job_id in ids] == ["succeeded"] * 2 + ["pending"] * 2
+    assert [installation.record(job_id)["attempts"] for job_id in ids] == [1, 1, 0, 0]
+    assert len(installation.lines()) == 4
+
+
+def test_second_term_gives_running_jobs_back_at_once_and_spends_no_attempt(
+    installation: Installation, redis_server: Server
+) -> None:
+    installation.serve(redis_server.url)
+    dispatcher = installation.dispatch(redis_server.url)
+    job_id = installation.submit("work", {"name": "long", "s": 20})
+    until_sync(lambda: len(installation.lines()) == 1)
+    dispatcher.signal(signal.SIGTERM)
+    dispatcher.await_line("draining")
+    began_s = time.monotonic()
+    dispatcher.signal(signal.SIGTERM)
+    assert dispatcher.wait() == 0
+    assert time.monotonic() - began_s < 5.0
+    record = installation.record(job_id)
+    assert (record["status"], record["attempts"]) == ("pending", 0)
+    assert record.get("stalls", 0) == 0

@@ -1,0 +1,223 @@
+"""Single lines of the scripts broken on purpose: the model must notice every one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import redis
+
+from tests.model.driver import Tally
+from tests.model.run import run
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """What is broken, and the text that does it; `old` stands in the scripts' sources exactly once."""
+
+    name: str
+    old: str
+    new: str
+
+    def __call__(self, source: str) -> str:
+        return source.replace(self.old, self.new)
+
+
+MUTATIONS = (
+    Mutation(
+        "settle: any token will do",
+        "if v[1] ~= 'running' or v[2] ~= token then",
+        "if v[1] ~= 'running' then",
+    ),
+    Mutation(
+        "settle: a cancellation that was asked for is forgotten",
+        "if v[8] and (outcome == 'retry' or outcome == 'released') then outcome = 'cancelled' end",
+        "",
+    ),
+    Mutation(
+        "settle: an ordered key does not wait for its retry",
+        "unspend(job.target, job.key, t and t.ordered == 1 and id or nil)",
+        "unspend(job.target, job.key)",
+    ),
+    Mutation(
+        "settle: a released job loses its place",
+        "make_ready(id, job.lane, job.target, job.key, job.rank, job.suspect)",
+        "make_ready(id, job.lane, job.target, job.key, text(class_of(job.rank) * SPAN + new_seq()), job.suspect)",
+    ),
+    Mutation(
+        "submit: a job that is there already is taken in again",
+        "local reply = status and { 'accepted', id, status } or repeated(hash, fingerprint)",
+        "local reply = repeated(hash, fingerprint)",
+    ),
+    Mutation(
+        "unspend: the target's running count stays",
+        "t.running = math.max(0, t.running - 1)",
+        "",
+    ),
+    Mutation(
+        "unspend: the key's running count stays",
+        "k.running = math.max(0, k.running - 1)",
+        "",
+    ),
+    Mutation(
+        "spend: a start uses up no token",
+        "if t.interval > 0 then t.tat = math.max(t.tat, now_us) + t.interval end",
+        "",
+    ),
+    Mutation(
+        "spend: a start uses up no quota",
+        "t.used = t.used + (t.quota > 0 and 1 or 0)",
+        "",
+    ),
+    Mutation(
+        "promote: a timer that went off stays armed",
+        "    t.timer = 0\n    touch_target(t)\n  else",
+        "    touch_target(t)\n  else",
+    ),
+    Mutation(
+        "promote: a retry takes its old place",
+        "rank = text(class_of(rank) * SPAN + seq) end",
+        "end",
+    ),
+    Mutation(
+        "restore: a target that unblocks is not noticed",
+        "t.blocked = blocked and 1 or 0\n",
+        "t.blocked = 0\n",
+    ),
+    Mutation(
+        "restore: a key's lanes are not noted for its target",
+        "    lane_changed(k.target, lane)\n",
+        "",
+    ),
+    Mutation(
+        "keys: a record that lives on expires",
+        "if k.stored then call('PERSIST', key) end",
+        "",
+    ),
+    Mutation(
+        "keys: an idle key forgets its tokens",
+        "if keep_us > 0 then",
+        "if false then",
+    ),
+    Mutation(
+        "keys: a new head of a better class does not move the key",
+        "if not now_at or class_of(now_at) ~= class then",
+        "if not now_at then",
+    ),
+    Mutation(
+        "cancel: an ordered key waits for a job that is cancelled",
+        "    unhold(v[3], v[7] or '', id)\n  else\n    return 'over'",
+        "  else\n    return 'over'",
+    ),
+    Mutation(
+        "cancel: the job still counts as waiting",
+        "  waiting(lane, target, -1)\n  if call('ZREM', P .. 'lane:' .. lane, id) == 1 then return end",
+        "  if call('ZREM', P .. 'lane:' .. lane, id) == 1 then return end",
+    ),
+    Mutation(
+        "claim: a lost reply is answered with other jobs",
+        "if last[1] == nonce then",
+        "if false then",
+    ),
+    Mutation(
+        "claim: any number of suspects at once",
+        "if v[8] then suspects_left = 0 end",
+        "",
+    ),
+    Mutation(
+        "claim: a key stays first in its ring",
+        "    call('ZREM', P .. 'ring:' .. lane .. ':' .. t.name, name)\n",
+        "",
+    ),
+    Mutation(
+        "claim: an expired job spends its key's turn",
+        "if verdict == 'taken' then\n    -- and is placed",
+        "if true then\n    -- and is placed",
+    ),
+    Mutation(
+        "claim: an expired job spends a token",
+        "    news = news or v[11] -- it may have a callback\n",
+        "    news = news or v[11]\n    if k then spend(k.target, k); unspend(v[3], v[5] or '') end\n",
+    ),
+    Mutation(
+        "claim: a key's limits are not looked at again",
+        "local head = key_blocked(k) and {} or call(",
+        "local head = call(",
+    ),
+    Mutation(
+        "claim: a reference keeps no order in the window",
+        "while at <= #members and ranks[at] < rank do at = at + 1 end",
+        "",
+    ),
+    Mutation(
+        "claim: what has come in meanwhile is not seen",
+        "    if news then\n      kept, news = 0, false\n    elseif",
+        "    news = false\n    if",
+    ),
+    Mutation(
+        "claim: the lanes in reverse",
+        "  walk(lanes[i], n)\n",
+        "  walk(lanes[#lanes + 1 - i], n)\n",
+    ),
+    Mutation(
+        "reap: the lost holder's token stays good",
+        "    call('HDEL', jk, 'token')\n    unspend",
+        "    unspend",
+    ),
+    Mutation(
+        "replay: the job remembers that it was to expire",
+        "'previous', 'expires', 'callback_id',",
+        "'previous', 'callback_id',",
+    ),
+    Mutation(
+        "finish: no callback",
+        "  notify(id, job, status, reason, result, error)\n",
+        "",
+    ),
+    Mutation(
+        "finish: a job is dropped before it is told of",
+        "  notify(id, job, status, reason, result, error)\n  -- last",
+        "  if status == 'dead' then bury(id, job.target) end\n  notify(id, job, status, reason, result, error)\n  -- last",
+    ),
+    Mutation(
+        "flow_control: what runs already is not counted",
+        "t.running = t.running + new\n",
+        "\n",
+    ),
+    Mutation(
+        "flow_control: the old timer stays",
+        "  call('ZREM', P .. 'due', '~' .. target)\n  t.timer = 0\n",
+        "",
+    ),
+    Mutation(
+        "commit: nobody is woken",
+        "if woken then wake_one() end",
+        "",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Was the breach noticed, after how many lives, and what gave it away."""
+
+    mutation: Mutation
+    noticed: bool
+    examples: int
+    said: str
+
+
+def judge(made: redis.Redis, mutation: Mutation, *, examples: int, steps: int, seed_from: int) -> Verdict:
+    """Lives the broken engine until a check fails."""
+    tally = Tally()
+    try:
+        run(made, examples=examples, steps=steps, seed_from=seed_from, change=mutation, shrink=False, tally=tally)
+    except AssertionError as error:
+        return Verdict(mutation, True, tally.examples, str(error).splitlines()[0])
+    return Verdict(mutation, False, tally.examples, "nothing was noticed")
+
+
+def judge_all(made: redis.Redis, *, examples: int, steps: int, seed_from: int) -> Iterator[Verdict]:
+    """Every mutation in turn."""
+    for mutation in MUTATIONS:
+        yield judge(made, mutation, examples=examples, steps=steps, seed_from=seed_from)
