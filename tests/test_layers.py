@@ -89,14 +89,11 @@ def imports_of(path: Path) -> Iterator[Import]:
         for node in ast.walk(function)
     }
     for node in ast.walk(tree):
-        names: list[str] = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = "." * node.level + (node.module or "")
-            names = [f"{base}.{alias.name}" for alias in node.names]
-        for name in names:
-            yield Import(path, name, node.lineno, id(node) in inner)
+        if not isinstance(node, (ast.Import, ast.ImportFrom)):
+            continue
+        base = "." * node.level + (node.module or "") + "." if isinstance(node, ast.ImportFrom) else ""
+        for alias in node.names:
+            yield Import(path, base + alias.name, node.lineno, id(node) in inner)
 
 
 IMPORTS = [each for path in SOURCES for each in imports_of(path)]
