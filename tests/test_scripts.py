@@ -44,6 +44,7 @@ GOOD: dict[str, list[Arg]] = {
     "claim": ["d", "d.9", 3, 1000, 1, 10, 1000, "low", 0, 0],
     "settle": [pack(SETTLED)],
     "extend": ["d", 1000, 1000, pack((JOB_ID, "1:d.1"))],
+    "progress": [pack((JOB_ID, "1:d.1", "{}"))],
     "reap": [10, 2],
     "cancel": [JOB_ID, "nonce"],
     "replay": ["nonce", 0, JOB_ID],

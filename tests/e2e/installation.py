@@ -56,6 +56,10 @@ class Process:
     def pid(self) -> int:
         return self._popen.pid
 
+    @property
+    def ended(self) -> bool:
+        return self._popen.poll() is not None
+
     def signal(self, number: signal.Signals) -> None:
         self._popen.send_signal(number)
 
@@ -87,7 +91,7 @@ class Process:
         """The last of `count` lines of an event, once they are there."""
 
         def there() -> bool:
-            if self._popen.poll() is not None:
+            if self.ended:
                 raise AssertionError(f"ended with {self._popen.returncode}:\n{self.log.read_text()[-3000:]}")
             return len(self.lines(event)) >= count
 
@@ -102,7 +106,7 @@ class Installation:
         self.folder = folder
         self.effects = folder / "effects"
         self.client = httpx.Client(timeout=10)
-        self._started = 0
+        self._started: list[Process] = []
         (folder / "tasks.py").write_text(TASKS.read_text())
         self.effects.touch()
 
@@ -112,8 +116,9 @@ class Installation:
         (self.folder / "gateway.toml").write_text(f"[gateway]\ndispatcher_port = 0\n{section}\n{CONFIG}\n{more}")
 
     def start(self, *arguments: str, env: dict[str, str] | None = None) -> Process:
-        self._started += 1
-        return Process(arguments, self.folder, self.folder / f"log.{self._started}", env or {})
+        process = Process(arguments, self.folder, self.folder / f"log.{len(self._started)}", env or {})
+        self._started.append(process)
+        return process
 
     def up(self, *arguments: str) -> Process:
         """`gateway up` on any free port, ready for work."""
@@ -186,6 +191,8 @@ class Installation:
     def close(self) -> None:
         """Kills every process that works in this folder, and waits until they are gone."""
         self.client.close()
+        for process in self._started:
+            process.kill()
         # a supervisor that is still there would start its children again
         for _ in range(50):
             if not (pids := self.processes()):

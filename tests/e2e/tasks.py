@@ -1,10 +1,13 @@
 """A user's own code, copied beside the configuration: each effect is one line, appended whole to `effects`."""
 
+from __future__ import annotations
+
 import os
 import time
+from typing import Any
 
 
-def note(*words):
+def note(*words: object) -> None:
     """One write to a file opened for appending: whole, whoever else writes."""
     descriptor = os.open("effects", os.O_WRONLY | os.O_APPEND)
     try:
@@ -13,7 +16,7 @@ def note(*words):
         os.close(descriptor)
 
 
-def work(payload, context):
+def work(payload: dict[str, Any], context: Any) -> dict[str, Any]:
     """Notes its start, takes as long as it is told, notes its end."""
     name = payload.get("name", context.job.job_id)
     note("start", name, context.number, os.getpid())
@@ -22,17 +25,17 @@ def work(payload, context):
     return {"name": name}
 
 
-def fail(payload):
+def fail(payload: Any) -> None:
     raise ValueError("broken")
 
 
-def end_process(payload):
+def end_process(payload: Any) -> None:
     """Takes the whole dispatcher with it, as a crash in native code would."""
     note("crash", os.getpid())
     os._exit(1)
 
 
-def digest(payload, context):
+def digest(payload: dict[str, Any], context: Any) -> dict[str, Any]:
     """What arrived, to be compared byte by byte."""
     note("bytes", context.payload.raw.hex())
     return {"action": payload.get("action")}

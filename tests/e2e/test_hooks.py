@@ -27,7 +27,7 @@ target = "digest"
 
 def delivery() -> bytes:
     """25 KB, in an order and a spelling of its own."""
-    commits = [{"id": hashlib.sha1(b"%d" % at).hexdigest(), "message": "Zeile ä\n" * 8} for at in range(130)]
+    commits = [{"id": hashlib.sha1(b"%d" % at).hexdigest(), "message": "Zeile ä\n" * 8} for at in range(160)]
     body = orjson.dumps({"zeta": 1.0, "action": "pushed", "commits": commits}, option=orjson.OPT_INDENT_2)
     assert 25_000 <= len(body) <= 32_000
     return body
