@@ -146,8 +146,8 @@ class Claimed(msgspec.Struct, array_like=True):
 @dataclass(frozen=True, slots=True)
 class Record:
     """All that is known of a job. Times are Unix milliseconds, None where absent; `payload`, `result`, `error` and
-    `progress` are JSON texts (empty: absent) to be handed on verbatim; `attempts` counts those started; `waiting_on` is the limit
-    that holds a pending job back (empty: none does)."""
+    `progress` are JSON texts (empty: absent) to be handed on verbatim; `attempts` counts those started; `waiting_on` is
+    the limit that holds a pending job back (empty: none does)."""
 
     job_id: str
     target: str

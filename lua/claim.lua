@@ -31,9 +31,9 @@ for i = 1, #LANES do add_lane(LANES[i], 0, 0) end
 
 local taken = {}
 local bodies = {}
-local function reply(id, v, attempt)
-  taken[#taken + 1] = { id, attempt, tonumber(v[2]), v[3], v[4], v[5] or '', tonumber(v[6] or 0), tonumber(v[7]),
-    now_ms - (v[9] or v[7]), v[8] and true or false, '' }
+local function reply(id, attempt, max_attempts, target, lane, key, previous, created, updated, suspect)
+  taken[#taken + 1] = { id, attempt, tonumber(max_attempts), target, lane, key or '', tonumber(previous or 0),
+    tonumber(created), now_ms - (updated or created), suspect and true or false, '' }
   bodies[#bodies + 1] = P .. 'b:' .. id
 end
 local function answer(wake_us, more)
@@ -48,9 +48,9 @@ end
 local last = call('HMGET', dk, 'nonce', 'ids')
 if last[1] == nonce then
   for id in string.gmatch(last[2] or '', '[^,]+') do
-    local v = call('HMGET', P .. 'j:' .. id, 'attempt', 'max_attempts', 'target', 'lane', 'key', 'previous', 'created',
-      'suspect', 'updated', 'status', 'token')
-    if v[10] == 'running' and v[11] == v[1] .. ':' .. nonce then reply(id, v, tonumber(v[1])) end
+    local v = call('HMGET', P .. 'j:' .. id, 'attempt', 'max', 'target', 'lane', 'key', 'previous', 'created',
+      'updated', 'suspect', 'status', 'token')
+    if v[10] == 'running' and v[11] == v[1] .. ':' .. nonce then reply(id, tonumber(v[1]), unpack(v, 2, 9)) end
   end
   return answer(0, false)
 end
@@ -63,8 +63,8 @@ local function promote_job(id, seq)
   if not v[1] then return end
   local t = target_node(v[4])
   local rank = v[2]
-  if not (t and t.ordered == 1 and v[6] == 'retrying') then rank = text(class_of(rank) * SPAN + seq) end
-  call('HSET', jk, 'status', 'pending', 'rank', rank, 'updated', NOW)
+  if not (t and t.ordered == 1 and v[5] and v[6] == 'retrying') then rank = text(class_of(rank) * SPAN + seq) end
+  call('HSET', jk, 'status', 'pending', 'rank', rank, 'updated', NOW, 'more', 1)
   unhold(v[4], v[5] or '', id)
   make_ready(id, v[1], v[4], v[5] or '', rank, v[3])
 end
@@ -114,27 +114,32 @@ end
 
 -- Starts a job: 'taken', 'gone' (expired, or no record), 'moved' (into its flow), or 'suspect' (not now). `k`: the flow
 -- it comes from.
-local function take(id, k)
+local function take(id, lane, k)
   local jk = P .. 'j:' .. id
-  local v = call('HMGET', jk, 'attempt', 'max_attempts', 'target', 'lane', 'key', 'previous', 'created', 'suspect',
-    'updated', 'expires', 'callback')
+  local v = call('HMGET', jk, 'attempt', 'max', 'target', 'created', 'more')
   if not v[1] then return 'gone' end
-  if v[8] and suspects_left <= 0 then return 'suspect' end
-  if not k and move(id) then return 'moved' end
-  waiting(v[4], v[3], -1)
-  if v[10] and tonumber(v[10]) <= now_ms then
-    finish(id, { lane = v[4], target = v[3], attempt = v[1], callback = v[11] }, 'dead', 'expired', '',
+  local target = v[3]
+  local key, previous, suspect, updated, expires, callback
+  if v[5] then
+    key, previous, suspect, updated, expires, callback =
+      unpack(call('HMGET', jk, 'key', 'previous', 'suspect', 'updated', 'expires', 'callback'))
+  end
+  if suspect and suspects_left <= 0 then return 'suspect' end
+  if not k and target_node(target) and move(id) then return 'moved' end
+  waiting(lane, target, -1)
+  if expires and tonumber(expires) <= now_ms then
+    finish(id, { lane = lane, target = target, attempt = v[1], callback = callback or nil }, 'dead', 'expired', '',
       '{"type":"expired","message":"not started before it expired"}')
-    news = news or v[11] -- it may have a callback
+    news = news or callback -- it may have a callback
     return 'gone'
   end
   local attempt = tonumber(v[1]) + 1
-  if v[8] then suspects_left = 0 end
+  if suspect then suspects_left = 0 end
   call('HSET', jk, 'status', 'running', 'attempt', attempt, 'token', attempt .. ':' .. nonce, 'started', NOW)
   leases[#leases + 1] = now_ms + lease_ms
   leases[#leases + 1] = id
   ids[#ids + 1] = id
-  reply(id, v, attempt)
+  reply(id, attempt, v[2], target, lane, key, previous, v[4], updated, suspect)
   if k then spend(k.target, k) end
   return 'taken'
 end
@@ -156,7 +161,7 @@ local function serve_keyless(t, lane, limit)
   local out = 0
   for i = 1, #found do
     budget = budget - 1
-    local verdict = take(found[i], k)
+    local verdict = take(found[i], lane, k)
     if verdict == 'suspect' then
       passed_over[t.name] = true
       break
@@ -177,7 +182,7 @@ local function serve_key(t, lane, name)
   local head = key_blocked(k) and {} or call('ZRANGE', queue, 0, 0)
   local verdict = 'gone'
   if head[1] then
-    verdict = take(head[1], k)
+    verdict = take(head[1], lane, k)
     if verdict == 'suspect' then
       passed_over[t.name] = true
       return
@@ -213,7 +218,7 @@ local function serve_suspect(lane)
   budget = budget - 1
   if suspects_left <= 0 then return nil, true end
   local first = call('ZPOPMIN', P .. 'suspect:' .. lane)[1]
-  if first then take(first) end
+  if first then take(first, lane) end
   place_suspects(lane)
   local rank = call('ZSCORE', P .. 'lane:' .. lane, SUSPECTS)
   return rank and tonumber(rank)
@@ -267,7 +272,7 @@ local function visit(window, lane, goal)
     else
       budget = budget - 1
       gone[#gone + 1] = member
-      if take(member) == 'moved' then
+      if take(member, lane) == 'moved' then
         -- the others like it too, since the lane is looked at anew now, and each look has its price
         for at = window.at, #members do
           if not is_reference(members[at]) and move(members[at]) then

@@ -27,7 +27,7 @@ local function notify(id, job, status, reason, result, error)
     .. (options ~= '' and (',"parent":' .. options) or '') .. '}'
   local rank = 100 * SPAN + new_seq()
   call('HSET', P .. 'j:' .. new, 'status', 'pending', 'lane', job.lane, 'target', CALLBACK_TARGET, 'rank', text(rank),
-    'attempt', 0, 'max_attempts', CALLBACK_ATTEMPTS, 'created', NOW)
+    'attempt', 0, 'max', CALLBACK_ATTEMPTS, 'created', NOW)
   call('SET', P .. 'b:' .. new, cause .. '\n' .. result)
   make_ready(new, job.lane, CALLBACK_TARGET, '', rank, false)
   woken = true
@@ -65,11 +65,11 @@ end
 local function finish(id, job, status, reason, result, error)
   local jk = P .. 'j:' .. id
   if status == 'dead' then
-    call('HSET', jk, 'status', status, 'finished', NOW, 'reason', reason)
+    call('HSET', jk, 'status', status, 'reason', reason)
     log(id, log_line('dead', job.attempt, ',"reason":"' .. reason .. '"' .. (job.started and (',"started":' .. job.started) or '')
       .. (error ~= '' and (',"error":' .. error) or '')))
   else
-    call('HSET', jk, 'status', status, 'finished', NOW)
+    call('HSET', jk, 'status', status)
     done[#done + 1] = now_ms
     done[#done + 1] = id
     if status == 'cancelled' then log(id, log_line('cancelled', job.attempt)) end
@@ -92,11 +92,12 @@ local function replay_job(id, nonce, max_attempts)
   if v[1] ~= 'dead' then return 'not_dead' end
   local rank = text(class_of(v[4]) * SPAN + new_seq())
   unbury(id, v[3])
-  call('HDEL', jk, 'stalls', 'suspect', 'reason', 'finished', 'started', 'token', 'previous', 'expires', 'callback_id',
+  call('HDEL', jk, 'stalls', 'suspect', 'reason', 'started', 'token', 'previous', 'expires', 'callback_id',
     'cancel', 'progress')
   call('DEL', P .. 'r:' .. id)
-  call('HSET', jk, 'status', 'pending', 'attempt', 0, 'rank', rank, 'replay', nonce, 'updated', NOW)
-  if max_attempts > 0 then call('HSET', jk, 'max_attempts', max_attempts) end
+  call('HSET', jk, 'status', 'pending', 'attempt', 0, 'rank', rank, 'replay', nonce, 'updated', NOW,
+    'more', 1)
+  if max_attempts > 0 then call('HSET', jk, 'max', max_attempts) end
   make_ready(id, v[2], v[3], v[6] or '', rank, false)
   woken = true
   log(id, log_line('replayed', 0))
@@ -113,7 +114,7 @@ local function cancel_job(id, nonce)
   if not status then return 'none' end
   if status == 'cancelled' and v[6] == nonce then return 'cancelled' end
   if status == 'running' then
-    call('HSET', jk, 'cancel', nonce)
+    call('HSET', jk, 'cancel', nonce, 'more', 1)
     -- a hint, so that it need not wait for the next renewal of the lease
     local dispatcher = string.match(v[8] or '', ':(.*)%.')
     if dispatcher then call('SPUBLISH', P .. 'wake:' .. dispatcher, 'cancel ' .. id) end

@@ -70,7 +70,10 @@ local function key_node(target, key)
     node = { name = key, target = target, path = path, keyless = key == '' }
     local values = key == '' and {} or call('HMGET', P .. 'fk:' .. path, unpack(KEY_STATE))
     read_fields(node, KEY_STATE, values, 0)
-    node.stored = values[1] and true or false
+    node.stored = false
+    for i = 1, #KEY_STATE do node.stored = node.stored or values[i] and true end
+    node.expiring = node.running == 0 and node.held == '' and node.lanes == '' and node.timer == 0
+    remember(node, KEY_STATE)
     if target.key_interval > 0 then node.tat = math.min(node.tat, now_us + target.key_burst * target.key_interval) end
     key_nodes[path] = node
   end
@@ -271,17 +274,28 @@ local function place_key(k, lane, blocked)
   call('ZADD', heads, head[2], k.name)
 end
 
+-- Writes what changed of a key. A field at its default is left out of a new record: most keys have one job, and say
+-- little.
+local function write_changes(key, k)
+  local fields = {}
+  for i = 1, #KEY_STATE do
+    local name = KEY_STATE[i]
+    if k[name] ~= k.was[name] then
+      fields[#fields + 1] = name
+      fields[#fields + 1] = TEXTS[name] and k[name] or text(k[name])
+    end
+  end
+  if #fields > 0 then call('HSET', key, unpack(fields)) end
+  k.stored = k.stored or #fields > 0
+  remember(k, KEY_STATE)
+end
+
 local function write_key(k)
   local key = P .. 'fk:' .. k.path
   if k.running > 0 or k.held ~= '' or k.lanes ~= '' or k.timer > 0 then
-    local fields = {}
-    for i = 1, #KEY_STATE do
-      fields[#fields + 1] = KEY_STATE[i]
-      fields[#fields + 1] = TEXTS[KEY_STATE[i]] and k[KEY_STATE[i]] or text(k[KEY_STATE[i]])
-    end
-    call('HSET', key, unpack(fields))
-    if k.stored then call('PERSIST', key) end
-    k.stored = true
+    if k.stored and k.expiring then call('PERSIST', key) end
+    k.expiring = false
+    write_changes(key, k)
     return
   end
   -- idle: kept only while its clocks still say something
@@ -289,13 +303,13 @@ local function write_key(k)
   local keep_us = t.key_interval > 0 and k.tat - now_us or 0
   if t.key_quota > 0 then keep_us = math.max(keep_us, k.window_at + t.key_window - now_us) end
   if keep_us > 0 then
-    call('HSET', key, 'running', 0, 'tat', text(k.tat), 'timer', 0, 'used', k.used, 'window_at', text(k.window_at),
-      'blocked', 0, 'lanes', '', 'held', '')
+    write_changes(key, k)
     call('PEXPIRE', key, math.ceil(keep_us / 1000))
-    k.stored = true
+    k.expiring = true
   elseif k.stored then
     call('DEL', key)
     k.stored = false
+    for i = 1, #KEY_STATE do k.was[KEY_STATE[i]] = TEXTS[KEY_STATE[i]] and '' or 0 end
   end
 end
 

@@ -4,7 +4,8 @@
 local rooms = {}
 local function room(lane)
   if not rooms[lane] then
-    local cap = conf[4] and string.match(',' .. conf[4] .. ',', ',' .. lane .. '=(%d+),')
+    -- a lane's name may hold `-` and `.`, which mean something in a pattern
+    local cap = conf[4] and string.match(',' .. conf[4] .. ',', ',' .. string.gsub(lane, '%p', '%%%0') .. '=(%d+),')
     rooms[lane] = cap and tonumber(cap) - tonumber(call('HGET', P .. 'waiting', lane) or 0) or math.huge
   end
   return rooms[lane]
@@ -20,7 +21,8 @@ local function accept(seq, id, lane, target, key, priority, delay, run_at, expir
   local rank = (100 - priority) * SPAN + seq
   local status = delay > 0 and 'scheduled' or 'pending'
   local fields = { 'status', status, 'lane', lane, 'target', target, 'rank', text(rank), 'attempt', 0,
-    'max_attempts', max_attempts, 'created', NOW }
+    'max', max_attempts, 'created', NOW }
+  if key ~= '' or expires > 0 or callback ~= '' then fields[#fields + 1] = 'more'; fields[#fields + 1] = 1 end
   if key ~= '' then fields[#fields + 1] = 'key'; fields[#fields + 1] = key end
   if delay > 0 then run_at = now_ms + delay else rooms[lane] = room(lane) - 1 end
   if run_at then fields[#fields + 1] = 'run_at'; fields[#fields + 1] = text(run_at) end

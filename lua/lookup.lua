@@ -2,7 +2,8 @@
 --
 -- KEYS  1 prefix
 -- ARGV  1 whole or short, then ids
--- Returns  per job 7: fields and values of its HASH (empty: no such job), body, result, log, due us, callback's status,
+-- Returns  per job 7: fields and values of its HASH (empty: no such job), body, result, log, when it is due (us) or
+--       ended (ms), callback's status,
 --       what a pending job waits for (paused, breaker, concurrency, quota, rate, key; '': its turn)
 local short = ARGV[1] == 'short'
 if not short and ARGV[1] ~= 'whole' then return redis.error_reply('ERR lookup: whole|short id…') end
@@ -25,6 +26,7 @@ local function waits_on(fields)
   return t and key_waits_on(t, key_node(t, fields.key or '')) or ''
 end
 
+local PLACES = { scheduled = 'due', retrying = 'due', dead = 'dead', succeeded = 'done', cancelled = 'done' }
 local out = {}
 for i = 2, #ARGV do
   local id = ARGV[i]
@@ -36,7 +38,7 @@ for i = 2, #ARGV do
   out[#out + 1] = body_of(id)
   out[#out + 1] = not short and call('GET', P .. 'r:' .. id) or ''
   out[#out + 1] = call('GET', P .. 'e:' .. id) or ''
-  out[#out + 1] = call('ZSCORE', P .. 'due', id) or ''
+  out[#out + 1] = PLACES[fields.status] and call('ZSCORE', P .. PLACES[fields.status], id) or ''
   out[#out + 1] = callback and call('HGET', P .. 'j:' .. callback, 'status') or ''
   out[#out + 1] = waits_on(fields)
 end

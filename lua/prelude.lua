@@ -2,9 +2,11 @@
 -- flows.lua (limits and fair turns), endings.lua (how a job ends) and intake.lua (how it comes in).
 --
 -- KEYS[1] is the partition's prefix, `gw:{namespace:partition}:`; every key is that prefix and one of
---   j:<id>        HASH    the job: status lane target rank attempt max_attempts created, and where they apply
---                         key token started finished updated run_at expires previous stalls suspect cancel
---                         callback callback_id reason replay progress (times and delays in ms)
+--   j:<id>        HASH    the job: status lane target rank attempt max created, and where they apply
+--                         key token started updated run_at expires previous stalls suspect cancel
+--                         callback callback_id reason replay progress (times and delays in ms); `more` where it has
+--                         any of key previous suspect updated expires callback cancel: few have, and asking for a
+--                         field that is not there costs as much as one that is
 --   b:<id>        STRING  options as one JSON line, then the payload's bytes
 --   r:<id>        STRING  result, JSON        e:<id> STRING the attempt log, a JSON object a line
 --   lane:<lane>   ZSET    pending ids by rank; the reference `!` at the rank of the lane's first suspect; a reference
@@ -36,6 +38,7 @@ local SPAN = 35184372088832 -- 2^45: rank = (100 - priority) * SPAN + seq
 local CHUNK = 500           -- unpack() fails near 8,000 values
 local LOG_BYTES = 16384
 local SUSPECTS = '!'
+local NONE = {}
 
 local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]

@@ -33,7 +33,7 @@ for i = 1, #ids do
         '{"type":"stalled","message":"its dispatcher was lost ' .. (stalls + 1) .. ' times while it ran"}')
     else
       call('HSET', jk, 'status', status, 'attempt', job.attempt - 1, 'suspect', 1, 'stalls', stalls,
-        'updated', NOW)
+        'updated', NOW, 'more', 1)
       make_ready(id, job.lane, job.target, key, v[5], true)
       woken = true
     end

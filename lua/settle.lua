@@ -9,14 +9,10 @@ local OUTCOMES = { succeeded = true, retry = true, dead = true, released = true,
 local jobs = batch(1, 7)
 if not jobs then return redis.error_reply('ERR settle takes a batch of 7 values a job') end
 for i = 1, #jobs do
-  local it = jobs[i]
-  for at = 1, 7 do
-    if type(it[at]) ~= (at == 4 and 'number' or 'string') then
-      return redis.error_reply('ERR settle: value ' .. at .. ' of job ' .. i .. ' has the wrong type')
-    end
-  end
-  if not OUTCOMES[it[3]] or not whole(it[4], 0) then
-    return redis.error_reply('ERR settle: no such outcome, or no such delay, for job ' .. i)
+  local id, token, outcome, delay_ms, reason, result, error = unpack(jobs[i])
+  if type(id) ~= 'string' or type(token) ~= 'string' or type(reason) ~= 'string' or type(result) ~= 'string'
+      or type(error) ~= 'string' or not OUTCOMES[outcome] or type(delay_ms) ~= 'number' or not whole(delay_ms, 0) then
+    return redis.error_reply('ERR settle: no such outcome or delay, or a value of the wrong type, for job ' .. i)
   end
 end
 
@@ -25,7 +21,7 @@ local out = {}
 local unlease = {}
 
 local function retry_later(id, job, delay_ms, error)
-  call('HSET', P .. 'j:' .. id, 'status', 'retrying', 'previous', delay_ms, 'updated', NOW)
+  call('HSET', P .. 'j:' .. id, 'status', 'retrying', 'previous', delay_ms, 'updated', NOW, 'more', 1)
   local t = target_node(job.target)
   unspend(job.target, job.key, t and t.ordered == 1 and id or nil)
   call('ZADD', P .. 'due', now_us + delay_ms * 1000, id)
@@ -35,9 +31,10 @@ local function retry_later(id, job, delay_ms, error)
 end
 
 local function release(id, job)
-  call('HSET', P .. 'j:' .. id, 'status', 'pending', 'attempt', job.attempt - 1, 'updated', NOW)
+  call('HSET', P .. 'j:' .. id, 'status', 'pending', 'attempt', job.attempt - 1, 'updated', NOW,
+    'more', 1)
   unspend(job.target, job.key)
-  make_ready(id, job.lane, job.target, job.key, job.rank, job.suspect)
+  make_ready(id, job.lane, job.target, job.key, call('HGET', P .. 'j:' .. id, 'rank'), job.suspect)
   log(id, log_line('released', job.attempt))
   woken = true
 end
@@ -45,17 +42,18 @@ end
 for i = 1, #jobs do
   local id, token, outcome, delay_ms, reason, result, error = unpack(jobs[i])
   local jk = P .. 'j:' .. id
-  local v = call('HMGET', jk, 'status', 'token', 'attempt', 'max_attempts', 'target', 'lane', 'rank', 'cancel',
-    'callback', 'suspect', 'started', 'key')
+  local v = call('HMGET', jk, 'status', 'token', 'target', 'lane', 'more')
   local status
   if v[1] ~= 'running' or v[2] ~= token then
     status = v[2] == token and 'duplicate' or 'lost'
   else
-    local job = { token = token, attempt = tonumber(v[3]), target = v[5], lane = v[6], rank = v[7], callback = v[9],
-      suspect = v[10], started = v[11], key = v[12] or '' }
+    local rare = v[5] and call('HMGET', jk, 'cancel', 'callback', 'suspect', 'key') or NONE
+    local job = { token = token, attempt = tonumber(string.match(token, '^%d+')), target = v[3], lane = v[4],
+      callback = rare[2], suspect = rare[3], key = rare[4] or '' }
+    if outcome ~= 'succeeded' then job.started = call('HGET', jk, 'started') end
     unlease[#unlease + 1] = id
-    if v[8] and (outcome == 'retry' or outcome == 'released') then outcome = 'cancelled' end
-    if outcome == 'retry' and job.attempt >= tonumber(v[4]) then
+    if rare[1] and (outcome == 'retry' or outcome == 'released') then outcome = 'cancelled' end
+    if outcome == 'retry' and job.attempt >= tonumber(call('HGET', jk, 'max')) then
       outcome, reason = 'dead', 'exhausted'
     end
     if job.suspect and outcome ~= 'released' then call('HDEL', jk, 'suspect', 'stalls') end

@@ -8,14 +8,16 @@
 --       record is no more)
 local jobs = batch(1, 13)
 if not jobs then return redis.error_reply('ERR submit takes a batch of 13 values a job') end
+local function texts(a, b, c, d, e, f, g, h)
+  return type(a) == 'string' and type(b) == 'string' and type(c) == 'string' and type(d) == 'string'
+    and type(e) == 'string' and type(f) == 'string' and type(g) == 'string' and type(h) == 'string'
+end
 for i = 1, #jobs do
-  for at = 1, 13 do
-    local numeric = at >= 5 and at <= 8 or at == 12
-    if type(jobs[i][at]) ~= (numeric and 'number' or 'string') then
-      return redis.error_reply('ERR submit: value ' .. at .. ' of job ' .. i .. ' has the wrong type')
-    end
+  local id, lane, target, key, priority, delay, expires, attempts, callback, hash, fingerprint, window, body =
+    unpack(jobs[i])
+  if not texts(id, lane, target, key, callback, hash, fingerprint, body) then
+    return redis.error_reply('ERR submit: a value of job ' .. i .. ' has the wrong type')
   end
-  local _, _, _, _, priority, delay, expires, attempts, _, hash, _, window = unpack(jobs[i])
   if not (whole(priority, -100) and priority <= 100 and whole(delay, 0) and whole(expires, 0) and whole(attempts, 1)
       and whole(window, hash == '' and 0 or 1)) then
     return redis.error_reply('ERR submit: a number of job ' .. i .. ' is out of range')

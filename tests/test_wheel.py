@@ -1,4 +1,4 @@
-"""The wheel: one top-level name, built-in parts of its own wherever it runs, and a job that passes through."""
+"""The wheel: one name, everything in it, and itself also where the user has folders of the same names."""
 
 from __future__ import annotations
 
@@ -7,142 +7,116 @@ import os
 import subprocess
 import sys
 import sysconfig
-import venv
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.servers import Server
+import gateway
+from tests.e2e.installation import Installation
 
-ROOT = Path(__file__).parent.parent
-DECOY = 'raise RuntimeError("a decoy was imported")\n'
+ROOT = Path(gateway.__file__).parent.parent
 TIMEOUT_S = 120
+TRAP = "raise SystemExit('the decoy was imported')\n"
+WHERE = """
+import json, sys
+from pathlib import Path
+from gateway.registry import Registry
+from gateway.settings import load
+from gateway.store.scripts import lua_directory, script
+registry = Registry.build(load({}, Path.cwd()))
+offers = [*registry.executors.values(), *registry.verifiers.values()]
+kinds = [each if isinstance(each, type) else type(each) for each in offers]
+files = {kind.__module__: sys.modules[kind.__module__].__file__ for kind in kinds}
+print(json.dumps({"files": files, "lua": str(lua_directory()), "script": script("submit").name}))
+"""
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project's wheel, built without network."""
-    out = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(ROOT)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    assert done.returncode == 0, done.stderr
-    (built,) = out.glob("*.whl")
-    return built
+    out = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(ROOT))
+    return next(out.glob("*.whl"))
 
 
 @pytest.fixture(scope="module")
-def program(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The `python` of a venv with the wheel unpacked in it, and the tests' own dependencies beside it."""
-    folder = tmp_path_factory.mktemp("venv")
-    venv.create(folder, symlinks=True, with_pip=False)
-    site = next(folder.glob("lib/python*/site-packages"))
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(site)
-    # the dependencies, but not the checkout: an editable install hangs on a .pth file, which is not followed here
-    (site / "dependencies.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
-    return folder / "bin" / "python"
+def venv(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A clean environment with the wheel; what it depends on is borrowed from this one, of which no `.pth` is read."""
+    home = tmp_path_factory.mktemp("venv")
+    run(sys.executable, "-m", "venv", "--without-pip", str(home))
+    python = home / "bin" / "python"
+    run(sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps", "--no-index", str(wheel))
+    site = next(home.glob("lib/python*/site-packages"))
+    (site / "borrowed.pth").write_text(f"{sysconfig.get_paths()['purelib']}\n{sysconfig.get_paths()['platlib']}\n")
+    return home
 
 
 @pytest.fixture
 def decoys(tmp_path: Path) -> Path:
-    """A working directory with folders of the built-in parts' names."""
-    for part in ("plugins", "executors"):
-        (tmp_path / part).mkdir()
-        for name in ("__init__", "python", "http", "github"):
-            (tmp_path / part / f"{name}.py").write_text(DECOY)
-    (tmp_path / "lua").mkdir()
-    (tmp_path / "lua" / "submit.lua").write_text("return redis.error_reply('a decoy ran')")
-    (tmp_path / "shop.py").write_text("def double(payload):\n    return 2 * payload\n")
-    (tmp_path / "gateway.toml").write_text('[targets.double]\nexecutor = "python"\ncallable = "shop:double"\n')
+    """A user's folder in which every name of ours is taken."""
+    for name in ("plugins", "executors", "lua", "gateway"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(TRAP)
+    for name in ("plugins/github", "plugins/hmac", "plugins/standard", "executors/http", "executors/python"):
+        (tmp_path / f"{name}.py").write_text(TRAP)
+    (tmp_path / "lua" / "submit.lua").write_text("error('the decoy was run')")
     return tmp_path
 
 
-def run(program: Path, cwd: Path, *arguments: str, **environ: str) -> str:
-    env = {"PATH": os.environ["PATH"], **environ}
-    command = [str(program), "-P", "-m", "gateway", *arguments]
-    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    assert done.returncode == 0, done.stderr
+@pytest.fixture
+def installation(venv: Path, decoys: Path) -> Iterator[Installation]:
+    installation = Installation(decoys, python=venv / "bin" / "python", env={"PYTHONPATH": ""})
+    installation.configure()
+    try:
+        yield installation
+    finally:
+        installation.close()
+
+
+def run(*command: str, folder: Path | None = None) -> str:
+    """Its standard output; fails with all it said if it does not end well."""
+    env = {name: text for name, text in os.environ.items() if not name.startswith(("PYTHON", "GATEWAY_"))}
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert done.returncode == 0, f"{command}:\n{done.stdout}{done.stderr}"
     return done.stdout
 
 
-def test_wheel_occupies_one_name(wheel: Path) -> None:
-    names = zipfile.ZipFile(wheel).namelist()
-    tops = {name.split("/")[0] for name in names}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"gateway"}
-    for inside in (
-        "gateway/lua/prelude.lua",
-        "gateway/executors/http.py",
-        "gateway/plugins/github.py",
-        "gateway/py.typed",
-    ):
-        assert inside in names
-
-
-def test_built_in_parts_are_the_wheels_own_beside_decoys(program: Path, decoys: Path) -> None:
-    shown = json.loads(run(program, decoys, "plugins", "--json"))
-    brought = {name for plugin in shown["plugins"] for name in (*plugin["executors"], *plugin["verifiers"])}
-    assert {"python", "http", "command", "github", "standard", "hmac"} <= brought
-    assert all(plugin["source"] == "built-in" for plugin in shown["plugins"])
-
-
-def test_a_job_passes_through_the_wheel(program: Path, decoys: Path, namespace: str) -> None:
-    script = """
-import asyncio, random, time
-from pathlib import Path
-from prometheus_client import CollectorRegistry
-import gateway
-from gateway.dispatch.dispatcher import Dispatcher, Stop
-from gateway.dispatch.metrics import DispatchMetrics
-from gateway.egress.client import EgressClient
-from gateway.jobs import Submission
-from gateway.opening import make_store
-from gateway.registry import Registry
-from gateway.runner import Runner
-from gateway.settings import load
-import os
-
-async def main():
-    settings = load(os.environ, Path.cwd())
-    url = settings.redis_url.reveal()
-    registry = Registry.build(settings)
-    store = make_store(settings, url, flows=registry.flows)
-    await store.configure()
-    job_id = store.new_id(time.time_ns() // 1_000_000)
-    await store.submit([Submission(job_id, "double", b"21")])
-    stop = Stop()
-    async with EgressClient() as http:
-        dispatcher = Dispatcher(settings, store, registry=registry, runner=Runner(registry, http), redis_url=url,
-            metrics=DispatchMetrics(CollectorRegistry()), wall_ms=lambda: 0, rng=random.Random(1))
-        await registry.start()
-        running = asyncio.create_task(dispatcher.run(stop))
-        async with asyncio.timeout(20):
-            while (found := await store.find(job_id)).record.status != "succeeded":
-                await asyncio.sleep(0.02)
-        stop.ask()
-        await running
-        await registry.aclose()
-    await store.aclose()
-    print(gateway.__file__, found.record.result.decode())
-
-asyncio.run(main())
-"""
-    with Server() as server:
-        env = {
-            "PATH": os.environ["PATH"],
-            "GATEWAY_REDIS_URL": server.url,
-            "GATEWAY_GATEWAY_NAMESPACE": namespace,
+def test_wheel_takes_one_name_and_holds_every_part(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert {name.split("/")[0] for name in names} == {"gateway", f"event_gateway-{gateway.__version__}.dist-info"}
+    for part in ("executors", "plugins", "lua"):
+        ours = {
+            str(path.relative_to(ROOT))
+            for path in (ROOT / part).rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts
         }
-        done = subprocess.run(
-            [str(program), "-P", "-c", script],
-            cwd=decoys,
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-    assert done.returncode == 0, done.stderr
-    where, result = done.stdout.splitlines()[-1].split()
-    assert Path(where).is_relative_to(program.parent.parent)
-    assert result == "42"
+        assert ours
+        assert {f"gateway/{name}" for name in ours} <= set(names)
+    assert "gateway/py.typed" in names
+    assert not [name for name in names if "test_" in name or name.endswith(".pyc")]
+
+
+def test_command_loads_its_own_plugins_where_the_names_are_taken(venv: Path, decoys: Path) -> None:
+    listed = json.loads(run(str(venv / "bin" / "gateway"), "plugins", "--json", folder=decoys))
+    executors = {name for plugin in listed["plugins"] for name in plugin["executors"]}
+    verifiers = {name for plugin in listed["plugins"] for name in plugin["verifiers"]}
+    assert {"python", "http", "command"} <= executors
+    assert {"github", "hmac", "standard"} <= verifiers
+    assert {plugin["source"] for plugin in listed["plugins"]} == {"built-in"}
+
+
+def test_every_part_comes_from_the_wheel_where_the_names_are_taken(venv: Path, decoys: Path) -> None:
+    found = json.loads(run(str(venv / "bin" / "python"), "-P", "-c", WHERE, folder=decoys))
+    home = next(venv.glob("lib/python*/site-packages")) / "gateway"
+    assert len(found["files"]) >= 5
+    assert [file for file in found["files"].values() if not Path(file).is_relative_to(home)] == []
+    assert Path(found["lua"]) == home / "lua"
+
+
+def test_job_runs_under_up_where_the_names_are_taken(installation: Installation) -> None:
+    up = installation.up()
+    record = installation.ended(installation.submit("work", {"name": "wheel"}))
+    assert (record["status"], record["result"]) == ("succeeded", {"name": "wheel"})
+    assert up.stop() == 0

@@ -6,6 +6,9 @@ have taken effect. What is repeated here is decided script by script.
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import redis
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
@@ -51,13 +54,33 @@ _WORDS: dict[type[Exception], str] = {
 
 def connect(url: str, *, reply_timeout_s: float = REPLY_TIMEOUT_S) -> Redis:
     """An asyncio client with a pool of its own; connects on first use."""
-    return Redis.from_url(
+    client = Redis.from_url(
         url,
         retry=Retry(NoBackoff(), 0),
         retry_on_error=[],
         socket_timeout=reply_timeout_s,
         socket_connect_timeout=CONNECT_TIMEOUT_S,
     )
+    pool: Any = client.connection_pool
+    pool.connection_class = type("Connection", (pool.connection_class,), {})
+    return client
+
+
+class _HeedsCancel:
+    """Mixed into a connection class, so that a cancellation while it sends is not lost.
+
+    The library sends through `asyncio.wait_for`, which before Python 3.12 drops a cancellation that comes when the
+    sending is done: loops that are cancelled once would run on for ever.
+    """
+
+    async def send_packed_command(self, *args: Any, **options: Any) -> None:
+        connection: Any = super()
+        task = asyncio.current_task()
+        before = task.cancelling() if task else 0
+        await connection.send_packed_command(*args, **options)
+        if task and task.cancelling() > before:
+            await connection.disconnect(nowait=True)  # nobody will read the reply
+            raise asyncio.CancelledError
 
 
 def connect_sync(url: str, *, reply_timeout_s: float = REPLY_TIMEOUT_S) -> redis.Redis:

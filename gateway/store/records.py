@@ -46,13 +46,13 @@ def _found(
     body: bytes,
     result: bytes,
     log: bytes,
-    due_us: bytes,
+    score: bytes,
     callback_status: bytes,
     waiting_on: bytes,
 ) -> Found:
     fields = {flat[i].decode(): flat[i + 1].decode() for i in range(0, len(flat), 2)}
     lines = [orjson.loads(line) for line in log.splitlines()]
-    record = _record(job_id, fields, body, result, lines, due_us, callback_status.decode(), waiting_on.decode())
+    record = _record(job_id, fields, body, result, lines, score, callback_status.decode(), waiting_on.decode())
     return Found(record, tuple(_timeline(record, lines)))
 
 
@@ -62,13 +62,15 @@ def _record(
     body: bytes,
     result: bytes,
     lines: list[dict[str, Any]],
-    due_us: bytes,
+    score: bytes,
     callback_status: str,
     waiting_on: str,
 ) -> Record:
     options, payload = unpack_body(body.decode())
     status = Status(fields["status"])
-    times = {name: _ms(fields, name) for name in ("created", "started", "finished", "updated", "run_at")}
+    place = int(float(score)) if score else None
+    finished_ms = place if status.finished else None
+    times = {name: _ms(fields, name) for name in ("created", "started", "updated", "run_at")}
     return Record(
         job_id=job_id,
         target=fields["target"],
@@ -77,14 +79,14 @@ def _record(
         priority=100 - int(fields["rank"]) // PRIORITY_SPAN,
         key=fields.get("key", ""),
         attempts=int(fields["attempt"]),
-        max_attempts=int(fields["max_attempts"]),
+        max_attempts=int(fields["max"]),
         stalls=int(fields.get("stalls", 0)),
         created_ms=int(fields["created"]),
-        updated_ms=max(at for name, at in times.items() if at is not None and name != "run_at"),
+        updated_ms=max(at for at in (times["created"], times["started"], times["updated"], finished_ms) if at is not None),
         run_at_ms=times["run_at"],
         started_ms=times["started"],
-        finished_ms=times["finished"],
-        next_attempt_ms=int(float(due_us)) // 1000 if due_us and status == Status.RETRYING else None,
+        finished_ms=finished_ms,
+        next_attempt_ms=place // 1000 if place is not None and status == Status.RETRYING else None,
         cancel_asked="cancel" in fields,
         reason=fields.get("reason", ""),
         dispatcher=dispatcher_of(fields.get("token", "")),

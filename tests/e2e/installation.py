@@ -39,11 +39,11 @@ callable = "tasks:end_process"
 class Process:
     """A running `gateway` command whose output goes to a file of its own."""
 
-    def __init__(self, arguments: Iterable[str], folder: Path, log: Path, env: dict[str, str]) -> None:
+    def __init__(self, command: Iterable[str], folder: Path, log: Path, env: dict[str, str]) -> None:
         self.log = log
         with log.open("wb") as output:
             self._popen = subprocess.Popen(
-                [sys.executable, "-P", "-m", "gateway", *arguments],
+                list(command),
                 cwd=folder,
                 env=_environment() | env,
                 stdin=subprocess.DEVNULL,
@@ -102,8 +102,10 @@ class Process:
 class Installation:
     """Starts commands in its folder, speaks to the gateway there, and ends whatever is left at `close`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, python: Path = Path(sys.executable), env: dict[str, str] | None = None) -> None:
         self.folder = folder
+        self._command = [str(python), "-P", "-m", "gateway"]
+        self._env = env or {}
         self.effects = folder / "effects"
         self.client = httpx.Client(timeout=10)
         self._started: list[Process] = []
@@ -116,7 +118,8 @@ class Installation:
         (self.folder / "gateway.toml").write_text(f"[gateway]\ndispatcher_port = 0\n{section}\n{CONFIG}\n{more}")
 
     def start(self, *arguments: str, env: dict[str, str] | None = None) -> Process:
-        process = Process(arguments, self.folder, self.folder / f"log.{len(self._started)}", env or {})
+        log = self.folder / f"log.{len(self._started)}"
+        process = Process([*self._command, *arguments], self.folder, log, self._env | (env or {}))
         self._started.append(process)
         return process
 

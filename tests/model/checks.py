@@ -36,15 +36,15 @@ def check_jobs(model: Model, snapshot: Snapshot) -> None:
 def _check_record(job: Job, record: dict[str, str]) -> None:
     get = record.get
     there = (
-        get("status"), get("lane"), get("target"), get("key", ""), get("rank"), get("attempt"), get("max_attempts"),
+        get("status"), get("lane"), get("target"), get("key", ""), get("rank"), get("attempt"), get("max"),
         get("token", ""), get("suspect", ""), get("stalls", "0"), get("cancel", ""), get("reason", ""),
-        get("finished", "0"), get("previous", "0"), get("callback", ""), get("callback_id", ""), get("replay", ""),
+        get("previous", "0"), get("callback", ""), get("callback_id", ""), get("replay", ""),
         get("expires", "0"),
     )  # fmt: skip
     right = (
         job.status, job.lane, job.target, job.key, str(job.rank), str(job.attempt), str(job.max_attempts),
         job.token, "1" if job.suspect else "", str(job.stalls), job.cancel, job.reason,
-        str(job.finished_ms), str(job.previous_ms), job.callback, job.callback_id, job.replay,
+        str(job.previous_ms), job.callback, job.callback_id, job.replay,
         str(job.expires_ms),
     )  # fmt: skip
     if there != right:

@@ -80,14 +80,15 @@ class Audit:
     """Follows one claim job by job, as the engine says that it gave them."""
 
     def __init__(
-        self, model: Model, turns: Turns, claim: Claim, *, born: Sequence[Job], deaths: Sequence[Job]
+        self, model: Model, turns: Turns, claim: Claim, *, new: Sequence[Job], moved: Sequence[Job], deaths: Sequence[Job]
     ) -> None:
         self._model = model
         self._deaths = deaths
         self._turns = turns
         self._claim = claim
         self._suspects = claim.suspects
-        self._born = {job.job_id for job in born}
+        self._new = {job.job_id for job in new}
+        self._moved = {job.job_id for job in moved}
         order = (*claim.lanes, *(lane for lane in model.lanes if lane not in claim.lanes))
         self._lane_at = {lane: at for at, lane in enumerate(order)}
 
@@ -113,7 +114,7 @@ class Audit:
 
     def left_over(self) -> list[Job]:
         """What was there to take and was not taken."""
-        return [job for job in candidates(self._model, suspects=self._suspects) if job.job_id not in self._born]
+        return [job for job in candidates(self._model, suspects=self._suspects) if job.job_id not in self._new]
 
     def _is_allowed(self, job: Job) -> None:
         if job.status != "pending":
@@ -142,12 +143,17 @@ class Audit:
                 raise Broken(f"{job.job_id} before {other.job_id}, which came first in {job.queue}")
 
     def _place(self, job: Job, left: Sequence[Job]) -> int:
-        """Where in the lane it was served: a target with flows stands at its first job, which may have expired."""
+        """Where in the lane it was served: a target with flows stands at its first job, be that expired or a suspect."""
         if job.target not in self._model.targets:
             return job.rank
-        firsts = [other.rank for other in (job, *left) if (other.lane, other.target) == (job.lane, job.target)]
+        suspects = [other for other in self._model.jobs.values() if other.suspect and served(self._model, other)]
+        firsts = [
+            other.rank
+            for other in (job, *left, *suspects)
+            if (other.lane, other.target) == (job.lane, job.target) and not other.plain
+        ]
         dead = [other.rank for other in self._deaths if (other.lane, other.target) == (job.lane, job.target)]
-        return min(firsts + [rank for rank in dead if rank // PRIORITY_SPAN == job.rank_class])
+        return min(firsts + [job.rank] + [rank for rank in dead if rank // PRIORITY_SPAN == job.rank_class])
 
     def _keeps_order(self, job: Job) -> None:
         """Nothing of the job's key may lie before it; where the target is ordered, nothing else of it may be live."""
@@ -168,12 +174,12 @@ class Audit:
             raise Broken(f"{job.job_id} claimed as {tells}, it is {right}")
 
     def _ready(self, job: Job) -> set[str]:
-        """The keys that take turns with the job's."""
+        """The keys that take turns with the job's; those that this claim brought in may have come too late for it."""
         return {
             other.key
             for other in self.left_over()
             if (other.lane, other.target, other.rank_class) == (job.lane, job.target, job.rank_class)
-            and not (other.plain or other.expired(self._model.now_ms))
+            and not (other.plain or other.job_id in self._moved or other.expired(self._model.now_ms))
         }
 
 

@@ -183,7 +183,7 @@ class Driver:
             model.finish(job, "dead", "expired")
         born = self._reconcile(snapshot)
         moved = self._move(snapshot)
-        audit = Audit(model, self.turns, claim, born=born, deaths=deaths)
+        audit = Audit(model, self.turns, claim, new=born, moved=moved, deaths=deaths)
         audit.follow(answer)
         self._is_complete(claim, answer, snapshot, audit.left_over(), excuse=bool(deaths or moved))
 

@@ -56,7 +56,7 @@ def bench_settings() -> Settings:
 @contextlib.asynccontextmanager
 async def fresh_store(url: str) -> AsyncIterator[Store]:
     """A store in a namespace that nothing else uses, emptied afterwards."""
-    namespace = f"bench-{secrets.token_hex(4)}"
+    namespace = f"b{secrets.token_hex(3)}"  # as long as "default": it is part of every key
     store = await Store.open(url, namespace=namespace, lanes=bench_settings().lanes.order)
     try:
         yield store

@@ -1,0 +1,41 @@
+"""Depth caps of lanes: what is over is refused whole, and taken in again once there is room."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.store.site import Site
+
+
+async def cap(site: Site, **caps: int) -> None:
+    site.store.expect_rules(dead_most=0, lane_caps=caps)
+    await site.store.configure()
+
+
+async def test_job_is_refused_when_its_lane_is_full_and_taken_in_when_there_is_room(site: Site) -> None:
+    await cap(site, low=3)
+    ids = await site.put(3, lane="low")
+    refused = site.job(lane="low")
+    assert (await site.submit(refused))[0].verdict == "full"
+    await site.put(5, lane="default")
+    assert await site.take(site.worker(), 5) != []  # of the lane without a cap
+    assert (await site.submit(refused))[0].verdict == "full"
+    await site.store.cancel(ids[0])
+    assert (await site.submit(refused))[0].verdict == "accepted"
+
+
+async def test_repeat_is_answered_when_the_lane_is_full(site: Site) -> None:
+    await cap(site, default=1)
+    first = site.once("key")
+    await site.submit(first)
+    answers = await site.submit(first, site.once("key"), site.job())
+    assert [each.verdict for each in answers] == ["accepted", "duplicate", "full"]
+
+
+@pytest.mark.parametrize("lane", ["a-b", "a.b", "a_b"])
+async def test_cap_is_that_of_its_lane_whatever_the_name_holds(site: Site, lane: str) -> None:
+    site.store.expect_rules(dead_most=0, lane_caps={"axb": 9, lane: 1, f"x{lane}": 9})
+    await site.store.configure()
+    verdicts = [each.verdict for each in await site.submit(site.job(lane=lane), site.job(lane=lane))]
+    assert verdicts == ["accepted", "full"]
+    assert (await site.claim(site.worker(lanes=[lane])))[0].lane == lane
