@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import traceback
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -13,6 +15,7 @@ RESULT_BYTES = 65536
 MESSAGE_CHARACTERS = 1024
 DETAILS_BYTES = 4096
 PROGRESS_BYTES = 1024
+FRAMES = 6
 
 
 def encode_result(value: Any) -> str:
@@ -45,7 +48,7 @@ def encode_error(type: str, message: str, details: dict[str, Any] | None = None)
     head = {"type": _clean(type)[:64], "message": _clean(message)[:MESSAGE_CHARACTERS]}
     if details:
         try:
-            encoded = orjson.dumps({**details, **head}, option=orjson.OPT_NON_STR_KEYS)
+            encoded = orjson.dumps(head | {**details, **head}, option=orjson.OPT_NON_STR_KEYS)
         except (TypeError, ValueError):
             return orjson.dumps(head).decode()
         if len(encoded) <= DETAILS_BYTES:
@@ -57,7 +60,17 @@ def error_of(failure: BaseException) -> str:
     """What went wrong, as the record's `error`: an executor's own words, or the exception's type and text."""
     if isinstance(failure, AttemptError):
         return encode_error(_text(failure.type), _text(failure.message), failure.details)
-    return encode_error(type(failure).__name__, _text(failure))
+    frames = _frames(failure)
+    return encode_error(type(failure).__name__, _text(failure), {"traceback": frames} if frames else None)
+
+
+def _frames(failure: BaseException) -> list[str]:
+    """Where in the job's own code it came from, the innermost frame last: places only, never values."""
+    return [
+        f"{Path(frame.f_code.co_filename).name}:{line} in {frame.f_code.co_name}"
+        for frame, line in traceback.walk_tb(failure.__traceback__)
+        if not str(frame.f_globals.get("__name__", "")).startswith(("gateway.", "executors."))
+    ][-FRAMES:]
 
 
 def _text(value: object) -> str:

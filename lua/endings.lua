@@ -66,13 +66,13 @@ local function finish(id, job, status, reason, result, error)
   local jk = P .. 'j:' .. id
   if status == 'dead' then
     call('HSET', jk, 'status', status, 'reason', reason)
-    log(id, log_line('dead', job.attempt, ',"reason":"' .. reason .. '"' .. (job.started and (',"started":' .. job.started) or '')
+    log(id, log_line('dead', job.attempt, ',"reason":"' .. reason .. '"' .. of_attempt(job)
       .. (error ~= '' and (',"error":' .. error) or '')))
   else
     call('HSET', jk, 'status', status)
     done[#done + 1] = now_ms
     done[#done + 1] = id
-    if status == 'cancelled' then log(id, log_line('cancelled', job.attempt)) end
+    if status == 'cancelled' then log(id, log_line('cancelled', job.attempt, of_attempt(job))) end
   end
   ended[#ended + 1] = id
   bump(status, job.lane, job.target)

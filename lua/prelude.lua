@@ -138,6 +138,12 @@ end
 
 local woken = false -- is there work that was not there before?
 
+-- What the log says of the attempt that a job was in: when it started, and where.
+local function of_attempt(job)
+  if not job.started then return '' end
+  return ',"started":' .. job.started .. ',"dispatcher":"' .. (string.match(job.token or '', ':(.*)%.') or '') .. '"'
+end
+
 -- Wakes one dispatcher that has nothing to do; a hint, so one that is gone is passed over and none is no fault.
 local function wake_one()
   for _ = 1, 4 do

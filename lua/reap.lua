@@ -22,7 +22,8 @@ for i = 1, #ids do
     call('HDEL', jk, 'token')
     unspend(job.target, key)
     bump('reclaimed', job.lane, job.target)
-    log(id, log_line('reclaimed', job.attempt, ',"started":' .. job.started .. ',"dispatcher":"' .. (string.match(v[1] or '', ':(.*)%.') or '') .. '"'))
+    log(id, log_line('reclaimed', job.attempt, of_attempt(job)))
+    job.started = nil -- said; the job's end, if this is it, is none of an attempt
     if v[6] then
       status = 'cancelled'
       finish(id, job, status, '', '', '')

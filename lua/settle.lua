@@ -25,8 +25,7 @@ local function retry_later(id, job, delay_ms, error)
   local t = target_node(job.target)
   unspend(job.target, job.key, t and t.ordered == 1 and id or nil)
   call('ZADD', P .. 'due', now_us + delay_ms * 1000, id)
-  log(id, log_line('retrying', job.attempt, ',"started":' .. job.started .. ',"dispatcher":"' .. (string.match(job.token, ':(.*)%.') or '')
-    .. '","delay_ms":' .. text(delay_ms) .. (error ~= '' and (',"error":' .. error) or '')))
+  log(id, log_line('retrying', job.attempt, of_attempt(job) .. ',"delay_ms":' .. text(delay_ms) .. (error ~= '' and (',"error":' .. error) or '')))
   bump('retried', job.lane, job.target)
 end
 
@@ -35,7 +34,7 @@ local function release(id, job)
     'more', 1)
   unspend(job.target, job.key)
   make_ready(id, job.lane, job.target, job.key, call('HGET', P .. 'j:' .. id, 'rank'), job.suspect)
-  log(id, log_line('released', job.attempt))
+  log(id, log_line('released', job.attempt, of_attempt(job)))
   woken = true
 end
 

@@ -59,8 +59,12 @@ def files_of(*pages: Path) -> dict[str, str]:
 
 
 def write(folder: Path, files: dict[str, str]) -> None:
+    """Writes the files, and one for every `{ file = "NAME" }` that is not there yet."""
     for name, text in files.items():
         (folder / name).write_text(text)
+    for name in re.findall(r'\{ file = "([\w.]+)" \}', files.get("gateway.toml", "")):
+        if not (folder / name).exists():
+            (folder / name).write_text("kept apart\n")
 
 
 def secrets_in(text: str) -> dict[str, str]:

@@ -22,6 +22,7 @@ from tests.documents import README, ROOT, Block, Installed, blocks, commands, fi
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 CURL = [text for text in commands(README) if "curl" in text]
 WITHOUT_CURL = [text for text in commands(README) if "curl" not in text]
+SECRETS = re.findall(r"`([^`\n]+ > \w+\.secret)`", README.read_text())
 
 needs_tools = pytest.mark.skipif(
     any(shutil.which(tool) is None for tool in ("bash", "curl", "openssl")), reason="the README's shell has these"
@@ -40,8 +41,8 @@ def test_first_ten_minutes_go_as_the_readme_says(folder: Path) -> None:
     port = free_port()
     files = files_of(README)
     files["receiver.py"] = files["receiver.py"].replace("9000", str(port))
-    secret = "whsec_" + "QUJD" * 8
-    with installed(folder, files, CALLBACK_SECRET=secret) as here, receiving(here) as told:
+    make_secrets(folder)
+    with installed(folder, files) as here, receiving(here) as told:
         record = here.ended(job_id(here.shell(submit)))
         assert (record["status"], record["attempts"], record["result"]["width"]) == ("succeeded", 2, 200)
 
@@ -61,6 +62,13 @@ def test_first_ten_minutes_go_as_the_readme_says(folder: Path) -> None:
         assert f"'job_id': '{done['job_id']}'" in told()
 
         close_to_strangers(here, deliver)
+
+
+def make_secrets(folder: Path) -> None:
+    """The files that the page's sentences make, by its own commands."""
+    for command in SECRETS:
+        subprocess.run(["bash", "-eu", "-c", command], cwd=folder, check=True, timeout=20)
+    assert [len((folder / name).read_text()) for name in ("github.secret", "callback.secret")] == [41, 51]
 
 
 def close_to_strangers(here: Installed, deliver: str) -> None:

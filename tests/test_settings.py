@@ -9,10 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gateway.backoff import RetryPolicy
 from gateway.durations import Duration
 from gateway.errors import ConfigError
 from gateway.secret import Secret
 from gateway.settings import RouteSettings, SecretSource, Settings, decode, field_names, load, read_target
+from gateway.settings.decoding import TOP_LEVEL
 from gateway.settings.environment import CONFIG, PLUGINS, REDIS_URL, SECTIONS, SHORT_NAMES, full_name
 from gateway.signing import SigningKey
 
@@ -115,6 +117,7 @@ def test_every_key_can_be_set_by_its_variable(tmp_path: Path) -> None:
         "log_format": "json",
         "log_level": "debug",
         "host": "0.0.0.0",
+        "dispatcher_host": "0.0.0.0",
         "allow": "10.0.0.0/8",
         "order": "one,two",
         "policy": "strict",
@@ -254,6 +257,31 @@ def test_file_that_is_not_utf8_is_an_error(tmp_path: Path) -> None:
             'unknown key "where"; did you mean "when"?',
         ),
         ('plugins = ["shop/plugin.py"]', "gateway.toml: plugins[0]", 'write "package.module"'),
+        (
+            '[targets.a]\nexecutor = "http"\nlimit = "5/s"',
+            "gateway.toml: targets.a.limit",
+            'expected a table such as { rate = "5/s", concurrency = 2 }, got str',
+        ),
+        (
+            '[targets.a]\nexecutor = "http"\nlimit = { per_key = 1 }',
+            "gateway.toml: targets.a.limit.per_key",
+            'expected a table such as { rate = "1/s", concurrency = 1 }, got int',
+        ),
+        (
+            '[gateway]\nplugins = ["a"]',
+            "gateway.toml: gateway",
+            'unknown key "plugins"; a top-level key stands above the first [section]; known: host, ',
+        ),
+        (
+            '[schedules.s]\ncron = "@daily"\nplugins = ["a"]',
+            "gateway.toml: schedules.s",
+            "above the first [section]; known: payload, cron, timezone, target, lane, ",
+        ),
+        (
+            '[triggers.g]\nverifier = "x"\n[[triggers.g.routes]]\ntarget = "a"\nplugins = ["a"]',
+            "gateway.toml: triggers.g.routes[0]",
+            'unknown key "plugins"; a top-level key stands above the first [section]; known: target, when',
+        ),
     ],
 )
 def test_a_wrong_key_or_value_names_its_place_and_the_mend(tmp_path: Path, toml: str, place: str, detail: str) -> None:
@@ -440,3 +468,14 @@ def test_documented_examples_load(tmp_path: Path) -> None:
     assert blocks, "the page shows no configuration"
     for block in blocks:
         configure(tmp_path, block, {"INVOICE_SECRET": "x", "GITHUB_SECRET": "x"})
+
+
+def test_every_top_level_key_has_the_hint(tmp_path: Path) -> None:
+    detail = fault(tmp_path, "nothing = 1")[1]
+    assert detail.partition("known: ")[2].split(", ") == list(TOP_LEVEL)
+
+
+def test_a_request_is_told_of_no_section() -> None:
+    with pytest.raises(ConfigError) as caught:
+        decode({"plugins": []}, RetryPolicy, "")
+    assert "section" not in str(caught.value)

@@ -49,16 +49,29 @@ def serve(settings: Settings, *, host: str, port: int, workers: int) -> int:
     `settings.redis_url` must be there. Raises ConfigError or StoreMismatch if it can never serve: the address is
     taken, it is open to others while there is no API key, Redis holds data of another kind. Redis may be away.
     """
-    own = msgspec.structs.replace(settings.gateway, host=host, port=port)
-    settings = msgspec.structs.replace(settings, gateway=own)
+    settings = _listening_on(settings, host, port)
     registry = Registry.build(settings)
     listener = _listener(host, port)
     with contextlib.closing(listener):
-        log.info("gateway listens", host=host, port=listener.getsockname()[1], workers=workers)
+        asyncio.run(_check_alone(settings))
+        own_port = listener.getsockname()[1]
+        at = f"[{host}]" if ":" in host else host
+        log.info("gateway listens", url=f"http://{at}:{own_port}", port=own_port, workers=workers)
         if workers > 1:
             return _serve_many(settings, listener, workers)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_serve_one(settings, registry, listener))
+
+
+def check_serving(settings: Settings, *, host: str, port: int) -> None:
+    """Raises what `serve` would raise, without serving: for a command that starts more than a gateway."""
+    _listener(host, port).close()
+    asyncio.run(_check_alone(_listening_on(settings, host, port)))
+
+
+def _listening_on(settings: Settings, host: str, port: int) -> Settings:
+    own = msgspec.structs.replace(settings.gateway, host=host, port=port)
+    return msgspec.structs.replace(settings, gateway=own)
 
 
 def app_from_environment() -> Starlette:
@@ -97,8 +110,8 @@ async def check_start(settings: Settings, store: Store) -> None:
         return
     raise ConfigError(
         f"gateway.host: {settings.gateway.host}",
-        "other machines can reach this, and there is no API key; set GATEWAY_API_KEY, make one with "
-        "`gateway apikeys create`, or listen on 127.0.0.1",
+        "other machines can reach this, and there is no API key; make one up "
+        "(export GATEWAY_API_KEY=gwk_me_$(openssl rand -hex 16)), or listen on 127.0.0.1",
     )
 
 
@@ -142,7 +155,6 @@ def uvicorn_config(app: Any, **more: Any) -> uvicorn.Config:
 async def _serve_one(settings: Settings, registry: Registry, listener: socket.socket) -> int:
     store = open_store(settings)
     try:
-        await check_start(settings, store)
         server = Server(uvicorn_config(create_app(settings, store, registry)))
         await server.serve([listener])
         return 0 if server.started else 1
@@ -151,8 +163,6 @@ async def _serve_one(settings: Settings, registry: Registry, listener: socket.so
 
 
 def _serve_many(settings: Settings, listener: socket.socket, workers: int) -> int:
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_check_alone(settings))
     assert settings.redis_url is not None
     # workers read the environment anew, and what the command line said must win there too
     os.environ[full_name("gateway", "host")] = settings.gateway.host

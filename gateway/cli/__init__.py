@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Annotated
 
 import typer
 
@@ -20,6 +21,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=True,
 )
+
+
+@app.callback()
+def command(
+    version: Annotated[
+        bool, typer.Option("--version", callback=show.version_flag, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """What stands before every subcommand."""
+
+
 app.command()(run.up)
 app.command()(run.serve)
 app.command()(run.dispatch)

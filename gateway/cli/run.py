@@ -9,14 +9,17 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import structlog
 import typer
 import uvloop
 
+from gateway.api.server import check_serving
 from gateway.api.server import serve as serve_api
 from gateway.cli.environment import load_settings, redis_url, with_redis
 from gateway.dispatch.process import run_dispatcher
 from gateway.registry import Registry
+from gateway.secret import Secret
 from gateway.settings import Settings
 from gateway.settings.environment import REDIS_URL, full_name
 from gateway.store.embedded import DATA_DIR, EmbeddedValkey
@@ -41,19 +44,18 @@ def up(
     """Everything in one: an embedded Valkey (unless a Redis is configured), a gateway and a dispatcher."""
     settings = load_settings()
     _heed_signals()
-    if not Registry.build(settings).targets:  # also says what is wrong once, here, and not by each child
-        log.warning("no targets are configured; write a gateway.toml here", example="[targets.hello]")
-    if settings.redis_url is not None:
-        raise typer.Exit(
-            asyncio.run(_supervise(_everything(settings, redis_url(settings), host, port, workers, processes)))
-        )
-    embedded = EmbeddedValkey(data_dir)
+    _check_registry(settings)
+    embedded = EmbeddedValkey(data_dir) if settings.redis_url is None else None
     try:
-        url = embedded.start()
-        children = _everything(settings, url, host, port, workers, processes)
+        if embedded is not None:
+            settings = msgspec.structs.replace(settings, redis_url=Secret(embedded.start()))
+        gateway = settings.gateway
+        check_serving(settings, host=host or gateway.host, port=gateway.port if port is None else port)
+        children = _everything(settings, redis_url(settings), host, port, workers, processes)
         code = asyncio.run(_supervise(children, embedded))
     finally:
-        embedded.stop()
+        if embedded is not None:
+            embedded.stop()
     raise typer.Exit(code)
 
 
@@ -89,6 +91,15 @@ def _heed_signals() -> None:
     """Until the supervisor takes the signals over, one ends this process in order: what was started is stopped."""
     for sig in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sig, lambda number, frame: sys.exit(128 + number))
+
+
+def _check_registry(settings: Settings) -> None:
+    """Says what is wrong once, here, and not by each child; raises ConfigError."""
+    if not Registry.build(settings).targets:
+        log.warning(
+            "no targets are configured, so there is nothing to run",
+            mend='write a gateway.toml here: [targets.hello] executor = "command" argv = ["cat"]',
+        )
 
 
 def _everything(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import orjson
 import typer
+from rich.box import SIMPLE
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from gateway.api.schedules import render_schedule, render_summary
 from gateway.cli.environment import load_settings, with_store
@@ -22,16 +24,14 @@ app = typer.Typer(help="Lists, shows, pauses, resumes and runs schedules.", no_a
 
 @app.command("list")
 def list_(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """Lists every schedule: when it fires next, and what came of it so far."""
+    """Lists every schedule and when it fires next; `show` tells what came of one so far."""
     found = sorted(with_store(_every), key=lambda each: each.schedule.name)
     if as_json:
         _print([render_summary(each) for each in found])
         return
-    table = Table("name", "cron", "timezone", "target", "next", "fired", "missed", "overlapped", "last job")
+    table = Table(*(Column(name, overflow="fold") for name in ("name", "cron", "target", "next", "state")), box=SIMPLE)
     for each in found:
-        it = render_summary(each)
-        coming = "paused" if each.paused else it.get("next_run_at", "")
-        table.add_row(*(it[name] for name in ("name", "cron", "timezone", "target")), coming, *_counts(each))
+        table.add_row(*_row(each))
     Console().print(table)
 
 
@@ -72,9 +72,14 @@ async def _every(store: Store) -> list[Standing]:
     return [each async for each in every_schedule(store)]
 
 
-def _counts(standing: Standing) -> tuple[str, ...]:
-    last = f"{standing.job_status or 'gone'} {standing.job_id}" if standing.job_id else ""
-    return str(standing.fired), str(standing.missed), str(standing.overlapped), last
+def _row(standing: Standing) -> tuple[str, ...]:
+    """A row that fits 80 columns: the zone below the cron unless it is UTC, the next slot in UTC to the second."""
+    schedule = standing.schedule
+    cron = schedule.cron if schedule.timezone == "UTC" else f"{schedule.cron}\n{schedule.timezone}"
+    fires_ms = None if standing.paused else standing.fires_ms
+    coming = "" if fires_ms is None else f"{datetime.fromtimestamp(fires_ms / 1000, UTC):%Y-%m-%d %H:%M:%SZ}"
+    state = "paused" if standing.paused else "over" if fires_ms is None else "active"
+    return schedule.name, cron, schedule.target, coming, state
 
 
 def _print(value: Any) -> None:

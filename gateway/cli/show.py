@@ -1,8 +1,9 @@
-"""`gateway plugins` and `gateway version`."""
+"""`gateway plugins`, `gateway version` and `gateway --version`."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from rich.table import Column, Table
 
 from gateway import PLUGIN_API, __version__
 from gateway.cli.environment import load_settings
-from gateway.registry import Registry
+from gateway.registry import LoadedPlugin, Registry
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -23,15 +24,27 @@ def plugins(as_json: AsJson = False) -> None:
     if as_json:
         print(json.dumps({"plugin_api": PLUGIN_API, "plugins": [asdict(plugin) for plugin in loaded]}))
         return
-    table = Table(
-        *(Column(name, overflow="fold") for name in ("plugin", "from", "version", "executors", "verifiers", "hooks"))
-    )
+    table = Table(*(Column(name, overflow="fold") for name in ("plugin", "from", "version", "brings")))
     for plugin in loaded:
-        brings = (", ".join(names) for names in (plugin.executors, plugin.verifiers, plugin.hooks))
-        table.add_row(plugin.name, plugin.source, plugin.version, *brings)
+        table.add_row(plugin.name, plugin.source, plugin.version, "\n".join(_brings(plugin)))
     Console().print(table)
 
 
 def version() -> None:
     """Prints the version."""
     print(__version__)
+
+
+def version_flag(asked: bool) -> None:
+    """Prints the version where it is asked for, and ends the command."""
+    if asked:
+        version()
+        raise typer.Exit
+
+
+def _brings(plugin: LoadedPlugin) -> Iterator[str]:
+    """A line for each kind of what a plugin offers; the hooks that only register these are left out."""
+    hooks = tuple(hook for hook in plugin.hooks if not hook.startswith("register_"))
+    for kind, names in (("executor", plugin.executors), ("verifier", plugin.verifiers), ("hook", hooks)):
+        if names:
+            yield f"{kind}{'s' if len(names) > 1 else ''} {', '.join(names)}"

@@ -14,6 +14,7 @@ import structlog
 
 from gateway.dispatch.attempts import Attempts, Running
 from gateway.dispatch.claims import ClaimLoop
+from gateway.dispatch.failures import first_failure
 from gateway.dispatch.leases import Held, LeaseKeeper
 from gateway.dispatch.metrics import DispatchMetrics
 from gateway.dispatch.progress import Progress
@@ -21,7 +22,7 @@ from gateway.dispatch.replays import carry_replays
 from gateway.dispatch.schedules import Scheduler
 from gateway.dispatch.slots import Slots
 from gateway.dispatch.upkeep import reap, upkeep
-from gateway.errors import StoreError, StoreMismatch
+from gateway.errors import StoreError
 from gateway.events import EventType, JobEvent
 from gateway.jobs import Claimed, Settlement
 from gateway.registry import Registry
@@ -119,8 +120,8 @@ class Dispatcher:
                 await stop.drain.wait()
                 await self._drain(stop)
                 await _end(tasks)
-        except* StoreMismatch as mismatch:
-            raise mismatch.exceptions[0] from mismatch
+        except ExceptionGroup as failures:
+            raise first_failure(failures) from failures
         finally:
             await asyncio.to_thread(keeper.stop)
         await self._leave()
@@ -194,12 +195,17 @@ class Dispatcher:
             if status == "lost":
                 self._metrics.lost()
                 log.warning("outcome refused: the lease was lost", job_id=settlement.job_id, outcome=settlement.outcome)
-            elif status == "dead":
-                log.warning(
-                    "job dead", job_id=settlement.job_id, target=running.claimed.target, reason=settlement.reason
-                )
+            elif status in ("dead", "retrying"):
+                self._tell(status, running.claimed, settlement)
             if self._registry.listening and status in _EVENTS:
                 self._emit(_EVENTS[status], running.claimed, reason=settlement.reason)
+
+    def _tell(self, status: str, job: Claimed, settlement: Settlement) -> None:
+        facts = {"job_id": job.job_id, "target": job.target, "attempt": job.attempt, "error": settlement.error[:500]}
+        if status == "dead":
+            log.warning("job dead", reason=settlement.reason, **facts)
+        else:
+            log.info("retry scheduled", delay_ms=settlement.delay_ms, **facts)
 
     def _give_back(self, job: Claimed) -> None:
         if job.suspect:
@@ -227,7 +233,13 @@ class Dispatcher:
         self._draining = True
         for loop in self._loops:
             loop.stop_claiming()
-        log.info("draining", dispatcher=self.dispatcher_id, active=self._attempts.active)
+        log.info(
+            "draining",
+            dispatcher=self.dispatcher_id,
+            active=self._attempts.active,
+            at_most_s=self._settings.gateway.drain,
+            note="a second signal stops at once",
+        )
         waits = [asyncio.ensure_future(self._attempts.wait_idle()), asyncio.ensure_future(stop.now.wait())]
         await asyncio.wait(waits, timeout=self._settings.gateway.drain, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:

@@ -86,7 +86,7 @@ async def _run(settings: Settings, store: Store, stop: Stop, *, redis_url: str) 
         )
         await registry.start()
         server = health_server(health_app(store, metrics, targets=[*registry.targets, CALLBACK_TARGET]))
-        health = asyncio.create_task(server.serve([_listener(gateway.host, gateway.dispatcher_port)]))
+        health = asyncio.create_task(server.serve([_listener(gateway.dispatcher_host, gateway.dispatcher_port)]))
         try:
             await dispatcher.run(stop)
         finally:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from gateway.dispatch.failures import first_failure
 from gateway.errors import StoreError, StoreMismatch, StoreUnavailable, WrongState
 from gateway.schedules import JobFacts, Schedule, plan
 from gateway.store import Store
@@ -46,8 +47,8 @@ class Scheduler:
             async with asyncio.TaskGroup() as group:
                 for partition in range(self.store.partitions):
                     group.create_task(self._keep_firing(partition))
-        except* StoreMismatch as mismatch:
-            raise mismatch.exceptions[0] from mismatch
+        except ExceptionGroup as failures:
+            raise first_failure(failures) from failures
 
     async def _register(self) -> None:
         delay_s = _RETRY_S[0]

@@ -12,7 +12,7 @@ import msgspec
 
 from gateway.durations import Duration, parse_duration
 from gateway.errors import ConfigError
-from gateway.limits import Rate
+from gateway.limits import KeyLimits, Limits, Rate
 from gateway.secret import Secret
 from gateway.settings.checks import FieldFault
 from gateway.settings.secrets import SecretSource, read_secret
@@ -20,6 +20,10 @@ from gateway.settings.spelling import mend_name
 
 T = TypeVar("T")
 
+TOP_LEVEL = ("plugins", "gateway", "egress", "lanes", "retention", "targets", "triggers", "schedules")
+"""The keys of the file itself; below a `[section]` TOML takes them for keys of that section."""
+
+_EXAMPLES = {Limits: '{ rate = "5/s", concurrency = 2 }', KeyLimits: '{ rate = "1/s", concurrency = 1 }'}
 _AT = re.compile(r" - at `\$([^`]*)`\Z")
 _STEP = re.compile(r"\.([^.\[]+)|(\[)(?:\d+|\.\.\.)\]")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`\Z", re.DOTALL)
@@ -38,7 +42,7 @@ def decode(
     if isinstance(table, dict):
         for key in table:
             if key not in field_names(kind):
-                raise ConfigError(place, _unknown(str(key), [*beside, *field_names(kind)]))
+                raise ConfigError(place, _unknown(str(key), [*beside, *field_names(kind)], in_file=bool(place)))
     try:
         return msgspec.convert(table, kind, dec_hook=partial(_read_custom, secrets))
     except msgspec.ValidationError as exc:
@@ -84,17 +88,17 @@ def _located(exc: msgspec.ValidationError, kind: Any, place: str) -> ConfigError
     found = _AT.search(text)
     path = found[1] if found else ""
     message = text[: found.start()] if found else text
-    detail = _detail(message, list(_types_at(kind, path)))
+    detail = _detail(message, list(_types_at(kind, path)), in_file=bool(place))
     path = path.removeprefix(".").replace("[...]", "")
     if isinstance(exc.__cause__, FieldFault):
         path = f"{path}.{exc.__cause__.field}" if path else exc.__cause__.field
     return ConfigError(join_place(place, path), detail)
 
 
-def _detail(message: str, types: Iterable[Any]) -> str:
-    types = list(types)
+def _detail(message: str, types: Sequence[Any], *, in_file: bool) -> str:
     if unknown := _UNKNOWN.match(message):
-        return _unknown(unknown[1], [name for kind in types if _is_struct(kind) for name in field_names(kind)])
+        known = [name for kind in types if _is_struct(kind) for name in field_names(kind)]
+        return _unknown(unknown[1], known, in_file=in_file)
     if missing := _MISSING.match(message):
         return f'missing key "{missing[1]}"'
     if message.startswith("Invalid enum value"):
@@ -102,12 +106,14 @@ def _detail(message: str, types: Iterable[Any]) -> str:
         return f"{message[0].lower()}{message[1:]}; write one of: {', '.join(choices)}"
     if message.startswith("Expected "):
         plain = message.replace("`", "").replace(" | null", "")
-        return plain.replace("object", "a table").replace("Expected", "expected", 1)
+        example = next((f" such as {_EXAMPLES[kind]}" for kind in types if kind in _EXAMPLES), "")
+        return plain.replace("object", f"a table{example}").replace("Expected", "expected", 1)
     return message
 
 
-def _unknown(key: str, known: Iterable[str]) -> str:
-    return f'unknown key "{key}"; {mend_name(key, known)}'
+def _unknown(key: str, known: Iterable[str], *, in_file: bool) -> str:
+    hint = "a top-level key stands above the first [section]; " if in_file and key in TOP_LEVEL else ""
+    return f'unknown key "{key}"; {hint}{mend_name(key, known)}'
 
 
 def _types_at(kind: Any, path: str) -> Iterator[Any]:

@@ -30,6 +30,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     host: str = "127.0.0.1"
     port: Port = 8080
+    dispatcher_host: str = "127.0.0.1"
     dispatcher_port: Port = 8081
     public_url: str | None = None
     api_key: Secret | None = None
@@ -57,6 +58,8 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         between("body_timeout", self.body_timeout, "100ms", "10m")
         between("hold", self.hold, "0s", "10m")
         check_name("namespace", self.namespace)
+        if not self.dispatcher_host:
+            raise FieldFault("dispatcher_host", 'is empty; write an address, such as "127.0.0.1"')
         if not self.host:
             raise FieldFault("host", 'is empty; write an address, such as "127.0.0.1" or "0.0.0.0"')
         if self.public_url is not None:

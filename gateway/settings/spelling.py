@@ -11,7 +11,7 @@ _SHOWN = 20
 
 def mend_name(word: str, known: Iterable[str]) -> str:
     """`did you mean "timeout"? known: …` if a name is near, else `known: …`."""
-    names = list(known)
+    names = list(dict.fromkeys(known))
     near = difflib.get_close_matches(word, names, n=1)
     listing = f"known: {known_names(names)}"
     return f'did you mean "{near[0]}"? {listing}' if near else listing

@@ -62,7 +62,7 @@ def connect(url: str, *, reply_timeout_s: float = REPLY_TIMEOUT_S) -> Redis:
         socket_connect_timeout=CONNECT_TIMEOUT_S,
     )
     pool: Any = client.connection_pool
-    pool.connection_class = type("Connection", (pool.connection_class,), {})
+    pool.connection_class = type("Connection", (_HeedsCancel, pool.connection_class), {})
     return client
 
 

@@ -69,7 +69,7 @@ class DataFolder:
     def _held(self, holder: str) -> ConfigError:
         process = f"process {holder}" if holder else "another process"
         mend = f"stop it (kill {holder.split()[0]})" if holder else "stop that process"
-        return ConfigError(str(self.path), f"in use by {process}; {mend}, or give this one another data folder")
+        return ConfigError(str(self.path), f"in use by {process}; {mend}, or give this one another with --data-dir")
 
     def lock_server(self) -> int | None:
         """A descriptor that holds the server's lock and is to be inherited by it; None while a server has it."""

@@ -82,7 +82,9 @@ def _record(
         max_attempts=int(fields["max"]),
         stalls=int(fields.get("stalls", 0)),
         created_ms=int(fields["created"]),
-        updated_ms=max(at for at in (times["created"], times["started"], times["updated"], finished_ms) if at is not None),
+        updated_ms=max(
+            at for at in (times["created"], times["started"], times["updated"], finished_ms) if at is not None
+        ),
         run_at_ms=times["run_at"],
         started_ms=times["started"],
         finished_ms=finished_ms,
@@ -119,12 +121,15 @@ def _last_error(lines: list[dict[str, Any]]) -> bytes:
     return b""
 
 
+_OF_THE_ATTEMPT = frozenset({"at", "type", "attempt", "started", "dispatcher"})
+
+
 def _timeline(record: Record, lines: list[dict[str, Any]]) -> list[Entry]:
     entries = [Entry("accepted", record.created_ms, 0, {})]
     for line in lines:
-        facts = {name: value for name, value in line.items() if name not in ("at", "type", "attempt", "started")}
+        facts = {name: value for name, value in line.items() if name not in _OF_THE_ATTEMPT}
         if "started" in line:
-            entries.append(Entry("started", line["started"], line["attempt"], {}))
+            entries.append(Entry("started", line["started"], line["attempt"], {"dispatcher": line["dispatcher"]}))
         entries.append(Entry(line["type"], line["at"], line["attempt"], facts))
     if record.status in (Status.RUNNING, Status.SUCCEEDED) and record.started_ms is not None:
         entries.append(Entry("started", record.started_ms, record.attempts, {"dispatcher": record.dispatcher}))

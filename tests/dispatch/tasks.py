@@ -57,8 +57,10 @@ async def mark(payload: dict[str, Any]) -> None:
 
 async def block(payload: dict[str, Any]) -> str:
     """Blocks the whole event loop, which no job should do."""
-    STAGES[payload["stage"]].log.append("start")
+    log = STAGES[payload["stage"]].log
+    log.append("block")
     time.sleep(payload["s"])  # noqa: ASYNC251  that is the point
+    log.append("unblock")
     return "blocked"
 
 

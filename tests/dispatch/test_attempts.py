@@ -100,12 +100,18 @@ async def test_job_is_dead_at_once_when_its_failure_is_fatal(running: Dispatchin
 async def test_job_is_dead_exhausted_when_every_attempt_failed(running: Dispatching) -> None:
     record = await running.client.ended(await running.client.submit("fail", {"how": "broken"}, max_attempts=3))
     assert (record.status, record.reason, record.attempts) == ("dead", "exhausted", 3)
-    assert orjson.loads(record.error) == {"type": "ValueError", "message": "broken"}
+    error = orjson.loads(record.error)
+    assert (error["type"], error["message"]) == ("ValueError", "broken")
+    # where it came from: the job's own frames, none of ours
+    assert len(error["traceback"]) == 1
+    assert error["traceback"][0].startswith("tasks.py:")
+    assert error["traceback"][0].endswith(" in fail")
 
 
 async def test_time_out_of_the_jobs_own_is_a_failure_like_any_other(running: Dispatching) -> None:
     record = await running.client.ended(await running.client.submit("fail", {"how": "timeout"}, max_attempts=1))
-    assert orjson.loads(record.error) == {"type": "TimeoutError", "message": "a time-out of its own"}
+    error = orjson.loads(record.error)
+    assert (error["type"], error["message"]) == ("TimeoutError", "a time-out of its own")
 
 
 async def test_job_that_exits_fails_and_the_dispatcher_goes_on(running: Dispatching) -> None:

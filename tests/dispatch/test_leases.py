@@ -49,12 +49,15 @@ async def test_leases_are_kept_when_the_event_loop_is_blocked_for_three_of_them(
         held = await running.client.submit("hold", {"stage": namespace, "label": "bystander"})
         await asyncio.wait_for(stage.started.wait(), WAIT_S)
         with reaping(settings) as taken:
-            blocker = await running.client.submit("block", {"stage": namespace, "s": 3 * LEASE_S})
+            # later, so that no request of this test is under way while nobody can read its reply
+            payload = {"stage": namespace, "s": 3 * LEASE_S}
+            blocker = await running.client.submit("block", payload, delay_ms=200)
+            await until(lambda: _true("unblock" in stage.log))
             record = await running.client.ended(blocker)
         stage.go.set()
         assert (record.status, record.attempts) == ("succeeded", 1)
         assert ((await running.client.ended(held)).status, taken) == ("succeeded", [])
-    assert stage.log == ["start bystander", "start", "end bystander"]
+    assert stage.log == ["start bystander", "block", "unblock", "end bystander"]
 
 
 async def test_lease_is_kept_for_as_long_as_an_attempt_takes(

