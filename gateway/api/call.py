@@ -39,6 +39,7 @@ class Gateway:
     gate: StoreGate
     authoriser: Authoriser
     metrics: ApiMetrics
+    rejections: Rejections
     lag: LoopLag
     clock: Callable[[], float]
 

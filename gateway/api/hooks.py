@@ -34,6 +34,7 @@ async def receive(call: Call) -> Reply:
     except Rejected as error:
         gateway.metrics.count_delivery(name, "rejected")
         gateway.metrics.count_rejected_delivery(name, error.reason)
+        gateway.rejections.tell(name, error.reason, now_s=gateway.clock())
         raise Refused(401, "the delivery does not verify") from error
     return await _deliver(call, trigger, request, delivery)
 
