@@ -25,6 +25,7 @@ from gateway.api.openapi import describe_api
 from gateway.api.operations import OPERATIONS, Operation
 from gateway.api.problems import problem_reply
 from gateway.api.protocol import ON_DRAIN
+from gateway.api.rejections import Rejections
 from gateway.api.reply import Reply, json_reply, send_reply
 from gateway.errors import NotFound, StoreError, StoreMismatch
 from gateway.registry import Registry
@@ -60,6 +61,7 @@ def create_app(
         gate=StoreGate(store),
         authoriser=Authoriser(settings.gateway, store),
         metrics=ApiMetrics(),
+        rejections=Rejections(),
         lag=LoopLag(),
         clock=clock,
     )

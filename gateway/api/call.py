@@ -15,6 +15,7 @@ from gateway.api.bodies import BodyLimits, Headers, read_body
 from gateway.api.gate import StoreGate, in_time
 from gateway.api.lag import LoopLag
 from gateway.api.metrics import ApiMetrics
+from gateway.api.rejections import Rejections
 from gateway.registry import Registry
 from gateway.settings import Settings
 from gateway.store import Store
