@@ -24,12 +24,14 @@ for i = 1, #jobs do
   end
 end
 
--- An earlier job with this idempotency key, as its reply; nil if there is none.
+-- An earlier job with this idempotency key, as its reply; nil if there is none. Where the fingerprint begins with `~`
+-- (deliveries of a trigger) a dead one does not count: a provider that sends again wants it done.
 local function repeated(hash, fingerprint)
   local known = hash ~= '' and call('GET', P .. 'idem:' .. hash)
   if not known then return nil end
   local id, first = string.match(known, '^(%S+) (.*)$')
   local status = call('HGET', P .. 'j:' .. id, 'status') or 'gone'
+  if status == 'dead' and string.byte(fingerprint) == 126 then return nil end
   return { first == fingerprint and 'duplicate' or 'conflict', id, status }
 end
 

@@ -13,8 +13,8 @@ from gateway.submission.checks import key_problem
 from gateway.triggers import Match
 from gateway.verifier import Delivery
 
-_SAME_ID = "delivery"
-"""The fingerprint of every copy: a verified id says that it is the same delivery."""
+_SAME_ID = "~delivery"
+"""The fingerprint of every copy: a verified id says that it is the same delivery. `~`: a dead copy frees the id."""
 
 
 def delivery_submissions(

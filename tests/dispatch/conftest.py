@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from gateway.egress.client import EgressClient
+from gateway.registry import Registry
+from gateway.runner import Runner
 from gateway.settings import Settings
 from tests.dispatch.running import Dispatching, dispatching, settings_for
 from tests.dispatch.tasks import STAGES, Stage
@@ -30,3 +33,13 @@ def stage(namespace: str) -> Iterator[Stage]:
     stage = STAGES[namespace] = Stage()
     yield stage
     del STAGES[namespace]
+
+
+@pytest.fixture
+async def runner(settings: Settings) -> AsyncIterator[Runner]:
+    """A runner without a dispatcher around it."""
+    registry = Registry.build(settings)
+    await registry.start()
+    async with EgressClient(settings.egress.allow) as http:
+        yield Runner(registry, http)
+    await registry.aclose()

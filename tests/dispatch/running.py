@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 from gateway.dispatch.dispatcher import Dispatcher, Stop
 from gateway.dispatch.metrics import DispatchMetrics
 from gateway.egress.client import EgressClient
-from gateway.jobs import Record, Submission
+from gateway.jobs import Claimed, Options, Record, Submission, pack_body
 from gateway.registry import Registry
 from gateway.runner import Runner
 from gateway.settings import Settings, load
@@ -153,3 +153,11 @@ async def dispatching(settings: Settings, *, lease_url: str | None = None) -> As
             await asyncio.wait([task], timeout=15)
             await registry.aclose()
         await task
+
+
+def claimed(target: str, payload: object, *, options: Options | None = None, attempt: int = 1) -> Claimed:
+    """A job as a claim brings it, of a namespace that does not matter."""
+    body = pack_body(options or Options(), orjson.dumps(payload))
+    job = Claimed("01a22780-5329-7d03-8458-4c0287d2a700", attempt, 3, target, "default", "", 0, 1, 0, False, body)
+    job.nonce = "d1.7"
+    return job

@@ -3,33 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import orjson
 import pytest
 
-from gateway.egress.client import EgressClient
-from gateway.jobs import CALLBACK_TARGET, Claimed, Options, pack_body
-from gateway.registry import Registry
+from gateway.jobs import CALLBACK_TARGET, Options
 from gateway.runner import Runner
-from gateway.settings import Settings
+from tests.dispatch.running import claimed
 from tests.dispatch.tasks import Stage
-
-
-@pytest.fixture
-async def runner(settings: Settings) -> AsyncIterator[Runner]:
-    registry = Registry.build(settings)
-    await registry.start()
-    async with EgressClient(settings.egress.allow) as http:
-        yield Runner(registry, http)
-    await registry.aclose()
-
-
-def claimed(target: str, payload: object, *, options: Options | None = None, attempt: int = 1) -> Claimed:
-    body = pack_body(options or Options(), orjson.dumps(payload))
-    job = Claimed("01a22780-5329-7d03-8458-4c0287d2a700", attempt, 3, target, "default", "", 0, 1, 0, False, body)
-    job.nonce = "d1.7"
-    return job
 
 
 async def test_settlement_carries_the_token_of_its_claim(runner: Runner) -> None:

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from gateway.errors import NotFound
-from gateway.jobs import Callback, Options, Status, Submission
+from gateway.jobs import Callback, Options, Settlement, Status, Submission
 from gateway.store import Store
 from tests.store.conftest import Topology
 from tests.store.dump import dump
@@ -70,6 +70,24 @@ async def test_repeat_of_a_key_with_another_body_is_a_conflict_and_writes_nothin
     answer = (await site.submit(site.once("key", "other")))[0]
     assert (answer.verdict, answer.job_id) == ("conflict", first.job_id)
     assert await dump(site.store) == before
+
+
+@pytest.mark.parametrize(("fingerprint", "verdict"), [("~f", "accepted"), ("f", "duplicate")])
+async def test_dead_first_copy_of_a_delivery_frees_its_key_and_no_other_does(
+    site: Site, fingerprint: str, verdict: str
+) -> None:
+    first = site.once("key", fingerprint)
+    await site.submit(first)
+    repeat = (await site.submit(site.once("key", fingerprint)))[0]
+    assert (repeat.verdict, repeat.job_id) == ("duplicate", first.job_id)
+    worker = site.worker()
+    (claimed,) = await site.claim(worker)
+    await worker.exchange([Settlement(claimed.job_id, claimed.token, "dead", reason="fatal")], None)
+    second = site.once("key", fingerprint)
+    assert (await site.submit(second))[0].verdict == verdict
+    # and from then on the second one is what is repeated
+    expected = second if verdict == "accepted" else first
+    assert (await site.submit(site.once("key", fingerprint)))[0].job_id == expected.job_id
 
 
 async def test_repeat_of_a_key_is_gone_when_the_record_is(site: Site) -> None:
