@@ -28,7 +28,9 @@ def test_failing_job_dies_with_its_error_and_runs_again_when_it_is_sent_back(run
     job_id = running.submit("fail")
     record = running.ended(job_id)
     assert (record["status"], record["reason"], record["attempts"]) == ("dead", "exhausted", 2)
-    assert record["error"] == {"type": "ValueError", "message": "broken"}
+    error = record["error"]
+    assert (error["type"], error["message"]) == ("ValueError", "broken")
+    assert error["traceback"][0].startswith("tasks.py:")
     assert job_id in [each["job_id"] for each in running.client.get("/dlq").json()["jobs"]]
     answer = running.client.post(f"/dlq/{job_id}/retry")
     assert (answer.status_code, answer.json()["job_id"]) == (200, job_id)

@@ -13,7 +13,7 @@ from tests.model.driver import Tally
 from tests.model.mutations import MUTATIONS, judge
 from tests.model.run import client, run
 
-ROUND = 250
+ROUND = 400
 """Lives that Hypothesis draws in one go: it remembers all of them, so that none comes twice."""
 
 
@@ -45,7 +45,10 @@ def _mutate(made: redis.Redis, given: argparse.Namespace, seed: int) -> int:
         if given.only in mutation.name:
             verdict = judge(made, mutation, examples=given.examples, steps=given.steps, seed_from=seed)
             unnoticed += not verdict.noticed
-            print(f"{'red' if verdict.noticed else 'GREEN':5} {verdict.examples:4} {mutation.name}: {verdict.said[:140]}", flush=True)
+            print(
+                f"{'red' if verdict.noticed else 'GREEN':5} {verdict.examples:4} {mutation.name}: {verdict.said[:140]}",
+                flush=True,
+            )
     return 1 if unnoticed else 0
 
 

@@ -17,8 +17,38 @@ PLACES = {
     "cancelled": ("done", "finished_ms"),
     "dead": ("dead", "finished_ms"),
 }
-KEPT = {"conf", "credit", "seq", "stats", "waiting", "due", "leases", "dead", "done", "dispatchers", "idle", "test:clock", EXPIRIES}
-FAMILIES = {"j", "b", "r", "e", "lane", "suspect", "flow", "flows", "ring", "heads", "ft", "fk", "idem", "dispatcher", "dead"}
+KEPT = {
+    "conf",
+    "credit",
+    "seq",
+    "stats",
+    "waiting",
+    "due",
+    "leases",
+    "dead",
+    "done",
+    "dispatchers",
+    "idle",
+    "test:clock",
+    EXPIRIES,
+}
+FAMILIES = {
+    "j",
+    "b",
+    "r",
+    "e",
+    "lane",
+    "suspect",
+    "flow",
+    "flows",
+    "ring",
+    "heads",
+    "ft",
+    "fk",
+    "idem",
+    "dispatcher",
+    "dead",
+}
 
 
 def check_jobs(model: Model, snapshot: Snapshot) -> None:
@@ -96,7 +126,9 @@ def check_counters(model: Model, snapshot: Snapshot) -> None:
     for name, right in (("waiting", waiting), ("stats", model.stats)):
         there = {field: int(value) for field, value in snapshot.hash(name).items()}
         if there != dict(right):
-            raise Broken(f"{name} is wrong where: { {k: (there.get(k), right[k]) for k in there | right if there.get(k) != right[k]} }")
+            raise Broken(
+                f"{name} is wrong where: { {k: (there.get(k), right[k]) for k in there | right if there.get(k) != right[k]} }"
+            )
 
 
 def check_leaks(model: Model, snapshot: Snapshot) -> None:

@@ -9,7 +9,6 @@ from gateway.jobs import Claimed
 from gateway.keys import PRIORITY_SPAN
 from tests.model.jobs import Job
 from tests.model.model import Broken, Model
-from tests.model.snapshot import Snapshot
 from tests.model.turns import Turns
 
 
@@ -80,7 +79,14 @@ class Audit:
     """Follows one claim job by job, as the engine says that it gave them."""
 
     def __init__(
-        self, model: Model, turns: Turns, claim: Claim, *, new: Sequence[Job], moved: Sequence[Job], deaths: Sequence[Job]
+        self,
+        model: Model,
+        turns: Turns,
+        claim: Claim,
+        *,
+        new: Sequence[Job],
+        moved: Sequence[Job],
+        deaths: Sequence[Job],
     ) -> None:
         self._model = model
         self._deaths = deaths

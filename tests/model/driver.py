@@ -157,7 +157,10 @@ class Driver:
         again = repeated(self.model, claim)
         due = [member for member, at in self.snapshot.zset("due").items() if at <= self.model.now_us]
         args: list[Arg] = [claim.dispatcher, claim.nonce, claim.n, claim.lease_ms, int(claim.suspects), PROMOTE_MOST]
-        args += [claim.heartbeat_ms, *(value for lane in claim.lanes for value in (lane, *claim.policy.get(lane, (0, 0))))]
+        args += [
+            claim.heartbeat_ms,
+            *(value for lane in claim.lanes for value in (lane, *claim.policy.get(lane, (0, 0)))),
+        ]
         reply, snapshot = self.engine.run("claim", args)
         answer = Answer(*_claim_decoder.decode(reply))
         if again is not None:

@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from gateway.jobs import CALLBACK_TARGET, Callback, CallbackEvent, Idempotency, Options, Settlement, Submission
 from tests.model import draws
 from tests.model.claims import Claim
-from tests.model.draws import Ending, Order
 from tests.model.drain import drain
+from tests.model.draws import Ending, Order
 from tests.model.driver import LANES, Driver, Tally
 from tests.model.engine import Engine
 from tests.model.jobs import Job
@@ -50,9 +50,7 @@ class Life(RuleBasedStateMachine):
         return self.driver.model.with_status(*statuses)
 
     @initialize(focus=draws.FOCUS, limits=draws.LIMITS, dead_most=draws.DEAD_MOST, caps=draws.LANE_CAPS)
-    def begin(
-        self, focus: list[str], limits: dict[str, dict[str, int]], dead_most: int, caps: dict[str, int]
-    ) -> None:
+    def begin(self, focus: list[str], limits: dict[str, dict[str, int]], dead_most: int, caps: dict[str, int]) -> None:
         self.focus = focus
         self.driver.configure(dead_most, caps)
         for target, fields in limits.items():
@@ -68,7 +66,13 @@ class Life(RuleBasedStateMachine):
         order, keys = hot
         self._submit([self._submission(order._replace(key=key)) for key in keys])
 
-    @rule(name=draws.DISPATCHERS, n=draws.CLAIM_SIZES, suspects=st.booleans(), lease_ms=draws.LEASES_MS, policy=draws.POLICIES)
+    @rule(
+        name=draws.DISPATCHERS,
+        n=draws.CLAIM_SIZES,
+        suspects=st.booleans(),
+        lease_ms=draws.LEASES_MS,
+        policy=draws.POLICIES,
+    )
     def claim(self, name: str, n: int, suspects: bool, lease_ms: int, policy: dict[str, tuple[int, int]]) -> None:
         self._claim(name, n, suspects=suspects, lease_ms=lease_ms, policy=policy)
 
