@@ -1,22 +1,22 @@
 """The errors of the product, one tree.
 
-    GatewayError
-    ├── ConfigError            a wrong key or value in the environment, gateway.toml or a registration
-    │   └── PluginError        a plugin that cannot be loaded, or offers what cannot be used
-    ├── RequestError           a request that cannot be honoured; `.status` is its HTTP status
-    │   ├── InvalidRequest     400 or 422, with every fault found
-    │   ├── NotFound           404: no such job, target, trigger
-    │   └── WrongState         409: the job is not in a state that allows this
-    ├── StoreError             Redis could not do it
-    │   ├── StoreUnavailable   away, loading, read-only or failing over: nothing is known to be written
-    │   ├── StoreFull          out of memory, or the lane is full: nothing was written
-    │   └── StoreMismatch      the data was laid out by another version, or for another partition count
-    ├── AttemptError           what an executor raises to say how an attempt ended
-    │   ├── Retry              try again, no sooner than `after` seconds
-    │   └── Fatal              never try again
-    ├── EgressDenied           an outgoing connection to an address that is not allowed
-    ├── HttpError              an outgoing request that got no answer; `.kind` is from a closed set
-    └── Rejected               a webhook delivery that does not verify; `.reason` is from a closed set
+GatewayError
+├── ConfigError            a wrong key or value in the environment, gateway.toml or a registration
+│   └── PluginError        a plugin that cannot be loaded, or offers what cannot be used
+├── RequestError           a request that cannot be honoured; `.status` is its HTTP status
+│   ├── InvalidRequest     400 or 422, with every fault found
+│   ├── NotFound           404: no such job, target, trigger
+│   └── WrongState         409: the job is not in a state that allows this
+├── StoreError             Redis could not do it
+│   ├── StoreUnavailable   away, loading, read-only or failing over: nothing is known to be written
+│   ├── StoreFull          out of memory, or the lane is full: nothing was written
+│   └── StoreMismatch      the data was laid out by another version, or for another partition count
+├── AttemptError           what an executor raises to say how an attempt ended
+│   ├── Retry              try again, no sooner than `after` seconds
+│   └── Fatal              never try again
+├── EgressDenied           an outgoing connection to an address that is not allowed
+├── HttpError              an outgoing request that got no answer; `.kind` is from a closed set
+└── Rejected               a webhook delivery that does not verify; `.reason` is from a closed set
 """
 
 from __future__ import annotations

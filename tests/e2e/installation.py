@@ -16,7 +16,7 @@ import orjson
 
 from tests.waiting import until_sync
 
-START_S = 30.0
+START_S = 60.0
 TASKS = Path(__file__).with_name("tasks.py")
 
 CONFIG = """

@@ -126,9 +126,8 @@ def check_counters(model: Model, snapshot: Snapshot) -> None:
     for name, right in (("waiting", waiting), ("stats", model.stats)):
         there = {field: int(value) for field, value in snapshot.hash(name).items()}
         if there != dict(right):
-            raise Broken(
-                f"{name} is wrong where: { {k: (there.get(k), right[k]) for k in there | right if there.get(k) != right[k]} }"
-            )
+            wrong = {k: (there.get(k), right[k]) for k in there | right if there.get(k) != right[k]}
+            raise Broken(f"{name} is wrong where: {wrong}")
 
 
 def check_leaks(model: Model, snapshot: Snapshot) -> None:

@@ -149,7 +149,7 @@ class Audit:
                 raise Broken(f"{job.job_id} before {other.job_id}, which came first in {job.queue}")
 
     def _place(self, job: Job, left: Sequence[Job]) -> int:
-        """Where in the lane it was served: a target with flows stands at its first job, be that expired or a suspect."""
+        """Where in the lane it was served: a target with flows stands at its first job, expired or suspect too."""
         if job.target not in self._model.targets:
             return job.rank
         suspects = [other for other in self._model.jobs.values() if other.suspect and served(self._model, other)]

@@ -191,12 +191,12 @@ class Driver:
         self._is_complete(claim, answer, snapshot, audit.left_over(), excuse=bool(deaths or moved))
 
     def _move(self, snapshot: Snapshot) -> list[Job]:
-        """Plain jobs of a target that has gained flows since, which the claim has put into its flow."""
+        """Plain jobs of a target that has gained flows since, which the claim has put into its flow (or taken)."""
         moved = []
         for job in self.model.with_status("pending"):
             if job.plain and job.target in self.model.targets:
-                places = [name for name, _ in snapshot.places.get(job.job_id, [])]
-                if places == [f"flow:{job.lane}:{job.target}:{job.key}"]:
+                places = [name for name, _ in snapshot.places[job.job_id]]
+                if places in (["leases"], [f"flow:{job.lane}:{job.target}:{job.key}"]):
                     moved.append(job)
         for job in moved:
             job.plain = False

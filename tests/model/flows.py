@@ -17,10 +17,10 @@ def check_flows(model: Model, snapshot: Snapshot, prefix: str) -> None:
     queues: dict[str, Queues] = {name: {} for name in model.targets}
     for name, members in snapshot.zsets.items():
         if name.startswith("flow:"):
-            _, lane, target, key = name.split(":", 3)
-            if target not in queues:
+            _, lane, of_target, key = name.split(":", 3)
+            if of_target not in queues:
                 raise Broken(f"{name} is of a target without flows")
-            queues[target][lane, key] = members
+            queues[of_target][lane, key] = members
     for lane in model.lanes:
         there = snapshot.zset(f"flows:{lane}").keys()
         right = {f"{name}:{key}" for name, of in queues.items() for in_lane, key in of if in_lane == lane}

@@ -177,7 +177,8 @@ MUTATIONS = (
     Mutation(
         "finish: a job is dropped before it is told of",
         "  notify(id, job, status, reason, result, error)\n  -- last",
-        "  if status == 'dead' then bury(id, job.target) end\n  notify(id, job, status, reason, result, error)\n  -- last",
+        "  if status == 'dead' then bury(id, job.target) end\n"
+        "  notify(id, job, status, reason, result, error)\n  -- last",
     ),
     Mutation(
         "flow_control: what runs already is not counted",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import redis
@@ -42,8 +42,8 @@ def run(
         engine = Engine(made, NAMESPACE, change)
         tally = counted
 
-    phases: Iterable[Phase] = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    phases = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)
+    run_state_machine_as_test(
         seed(seed_from)(Seeded),
         settings=settings(
             max_examples=examples,
