@@ -23,7 +23,7 @@ def parse_duration(value: object) -> Duration:
             raise ValueError(f'not a duration: {value!r}; write "250ms", "1.5s", "10m", "2h", "7d" or seconds')
         seconds = float(found[1]) * _UNITS[found[2]]
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        seconds = float(value)
+        seconds = float(value) if abs(value) <= MAX_S else math.inf
     else:
         raise ValueError('not a duration; write "1.5s", "10m", "2h" or seconds as a number')
     if not math.isfinite(seconds) or seconds < 0 or seconds > MAX_S:

@@ -105,17 +105,19 @@ class Supervisor:
             self._kill()
 
     async def _keep(self, child: Child) -> None:
-        failures = 0
+        failures, ran = 0, False
         while not self._stopping.is_set():
             began = self._clock()
             code = await self._run_once(child)
             if self._stopping.is_set():
                 return
-            if code == os.EX_CONFIG:
+            if code == os.EX_CONFIG and not ran:
                 log.error("child has a configuration error; stopping everything", child=child.name, exit_code=code)
                 self._exit_code = code
                 self._stopping.set()
                 return
+            # one that has run was configured well: what it meets at a later start may pass, such as a port still held
+            ran = ran or code != os.EX_CONFIG
             failures = 1 if self._clock() - began >= self._patience.healthy_s else failures + 1
             delay_s = min(self._patience.cap_s, self._patience.base_s * 2.0 ** min(failures - 1, 32))
             log.warning("child ended; starting it again", child=child.name, delay_s=delay_s, **_ending(code))

@@ -72,7 +72,7 @@ class Trigger:
 
     def _match(self, index: int, route: Route, *, content: _Content, facts: dict[str, Any]) -> Match:
         try:
-            payload = content.payload() if route.payload is None else _encode(evaluate(route.payload, facts))
+            payload = content.payload() if route.payload is None else _payload(route.payload, facts, content)
             key = "" if route.key is None else _key(evaluate(route.key, facts))
         except (EvaluationFailed, UnicodeDecodeError) as exc:
             status = 415 if isinstance(exc, UnicodeDecodeError) else 422
@@ -121,6 +121,14 @@ def _read(body: bytes) -> _Content:
         return _Content(body, True, msgspec.json.decode(body))
     except ValueError:
         return _Content(body, False, None)
+
+
+def _payload(expression: Expression, facts: dict[str, Any], content: _Content) -> bytes:
+    value = evaluate(expression, facts)
+    if value is None and content.raw and not content.is_json:
+        # it most likely meant the body, and a job with nothing in it would be all that is left of the delivery
+        raise EvaluationFailed("payload is null, and the body is not JSON")
+    return _encode(value)
 
 
 def _headers(request: WebhookRequest) -> dict[str, str]:

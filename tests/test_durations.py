@@ -59,7 +59,9 @@ def test_other_types_are_refused_with_an_example(value: object) -> None:
         parse_duration(value)
 
 
-@pytest.mark.parametrize("value", [-1, -0.001, float("nan"), float("inf"), MAX_S + 1, 10**30, "4000d", "9" * 400 + "s"])
+@pytest.mark.parametrize(
+    "value", [10**400, -(10**400), -1, -0.001, float("nan"), float("inf"), MAX_S + 1, 10**30, "4000d", "9" * 400 + "s"]
+)
 def test_durations_out_of_range_are_refused(value: object) -> None:
     with pytest.raises(ValueError, match="between 0 and ten years"):
         parse_duration(value)

@@ -137,6 +137,15 @@ def test_body_that_is_not_json_is_null_to_expressions() -> None:
     )
 
 
+@pytest.mark.parametrize("body", [b"not json", b"NaN", b"\xff\xfe", b'{"a":"\\ud800"}'])
+def test_payload_that_is_null_because_the_body_is_not_json_refuses_the_delivery(body: bytes) -> None:
+    with pytest.raises(InvalidRequest, match=r"routes\[0\].*not JSON") as raised:
+        _match(_route(payload="body"), body=body)
+    assert raised.value.status == 422
+    # what does not come from the body stands
+    assert _payload("headers.\"x-github-event\" || 'none'", body=body) == b'"none"'
+
+
 def test_body_that_is_no_text_is_refused_only_where_it_is_handed_on() -> None:
     assert _payload("headers", body=b"\xff\x00") == b"{}"
     assert _match(_route(when="body.x"), body=b"\xff\x00") == []

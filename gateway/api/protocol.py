@@ -17,10 +17,16 @@ MAX_HEAD_BYTES = 2 * 1024 * 1024
 """Above the largest limit that can be configured for headers."""
 
 HEAD_TIMEOUT_S = 10.0
+MAX_PIPELINED = 32
+"""Requests that a connection may send ahead of their answers; uvicorn would queue any number."""
 
 ON_DRAIN = "on_drain"
 """What an application's lifespan state may hold: called when the server begins to stop, before it waits for requests
 under way."""
+
+
+class TooManyPipelined(Exception):
+    """A connection sent too many requests ahead of their answers."""
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -47,9 +53,23 @@ class GuardedProtocol(HttpToolsProtocol):
             if self._head_bytes > MAX_HEAD_BYTES:
                 self._refuse(431, "the headers do not end")
 
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if self._head_timer is None:
+            self._await_head()
+
     def on_headers_complete(self) -> None:
         self._end_head()
         super().on_headers_complete()
+        if len(self.pipeline) > MAX_PIPELINED:
+            # closing is the only answer in order: those before it are still being made; the error ends the parsing
+            self.transport.close()
+            raise TooManyPipelined
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.pipeline:
+            self.flow.pause_reading()
 
     def shutdown(self) -> None:
         super().shutdown()

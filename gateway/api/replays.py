@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
@@ -107,11 +108,16 @@ def _order(body: ReplayBody, faults: Faults) -> ReplayOrder:
     )
 
 
+_LAST_S = 253402300799
+"""The last second of the year 9999."""
+
+
 def _instant(at: datetime | float | None, pointer: str, faults: Faults) -> int | None:
     if at is None:
         return None
-    at_s = at.timestamp() if isinstance(at, datetime) else float(at)
-    if not 0 <= at_s <= 253402300799:
+    # compared before it becomes a float, which an integer of 400 digits cannot
+    at_s = at.timestamp() if isinstance(at, datetime) else float(at) if abs(at) <= _LAST_S else math.inf
+    if not 0 <= at_s <= _LAST_S:
         faults.add(pointer, "is not a time in Unix seconds (are these milliseconds?); RFC 3339 is safer")
         return None
     return round(at_s * 1000)

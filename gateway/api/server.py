@@ -39,6 +39,8 @@ GRACE_S = 10
 BACKLOG = 2048
 
 _WORKER_APP = "gateway.api.server:worker_app"
+_MANAGER_PID = "GATEWAY_SUPERVISOR_PID"
+"""Tells a worker whose it is; the name that our supervisor uses too, so that settings let it pass."""
 
 log = structlog.get_logger(__name__)
 
@@ -83,7 +85,8 @@ def app_from_environment() -> Starlette:
 
 def worker_app() -> Starlette:
     """The application in a worker process of `serve`, which ends when its parent does."""
-    die_with_parent(os.getppid(), death_signal=signal.SIGTERM)
+    # by its pid, since a manager that is dead already is nobody's parent any more
+    die_with_parent(int(os.environ[_MANAGER_PID]), death_signal=signal.SIGTERM)
     configure_logging(load(os.environ, Path.cwd()).gateway)
     return app_from_environment()
 
@@ -168,6 +171,7 @@ def _serve_many(settings: Settings, listener: socket.socket, workers: int) -> in
     os.environ[full_name("gateway", "host")] = settings.gateway.host
     os.environ[full_name("gateway", "port")] = str(settings.gateway.port)
     os.environ[REDIS_URL] = settings.redis_url.reveal()
+    os.environ[_MANAGER_PID] = str(os.getpid())
     config = uvicorn_config(_WORKER_APP, factory=True, workers=workers)
     manager = Multiprocess(config, [listener])
     manager.run()

@@ -123,6 +123,8 @@ def _read_file(environ: Mapping[str, str], directory: Path) -> tuple[str, dict[s
         raise ConfigError(source, f"is not UTF-8 text (byte {exc.start})") from exc
     except tomllib.TOMLDecodeError as exc:
         raise _syntax_error(source, str(exc)) from exc
+    except RecursionError as exc:
+        raise ConfigError(source, "is nested too deep") from exc
 
 
 def _syntax_error(source: str, message: str) -> ConfigError:

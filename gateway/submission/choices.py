@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -59,7 +60,8 @@ def choose_start(body: SubmitBody, faults: Faults, *, now_s: float) -> tuple[int
         return round(body.delay * 1000), None
     if at is None:
         return 0, None
-    at_s = at.timestamp() if isinstance(at, datetime) else float(at)
+    # compared before it becomes a float, which an integer of 400 digits cannot
+    at_s = at.timestamp() if isinstance(at, datetime) else float(at) if abs(at) <= _LAST_S else math.inf
     if not 0 <= at_s <= _LAST_S:
         faults.add(pointer, "is not a time in Unix seconds (are these milliseconds?); RFC 3339 is safer")
         return 0, None

@@ -146,6 +146,45 @@ async def test_headers_that_never_end_are_431(api: Running) -> None:
     connection.writer.close()
 
 
+async def test_headers_that_never_end_are_bounded_behind_an_answer_that_is_held(api: Running) -> None:
+    connection = await Connection.open(api)
+    job = b'{"target":"echo","delay":"1h"}'
+    held = HEAD + b"Prefer: wait=20\r\nContent-Length: %d\r\n\r\n" % len(job) + job
+    await connection.send(held + b"GET /livez HTTP/1.1\r\nX-Endless: ")
+    assert await _until_closed(connection, b"a" * 65536, most=64 * 1024 * 1024)
+
+
+async def test_requests_far_ahead_of_their_answers_close_the_connection(api: Running) -> None:
+    connection = await Connection.open(api)
+    request = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    assert await _until_closed(connection, request * 500, most=64 * 1024 * 1024)
+    # others are answered as before
+    other = await Connection.open(api)
+    await other.send(request)
+    assert (await other.answer())[0] == 200
+    other.writer.close()
+
+
+async def test_a_few_requests_ahead_of_their_answers_are_answered_in_order(api: Running) -> None:
+    connection = await Connection.open(api)
+    await connection.send(
+        b"".join(b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path for path in [b"/livez", b"/none"] * 8)
+    )
+    assert [(await connection.answer())[0] for _ in range(16)] == [200, 404] * 8
+    connection.writer.close()
+
+
+async def _until_closed(connection: Connection, chunk: bytes, *, most: int) -> bool:
+    """Sends until the other side closes: whether it does before `most` bytes."""
+    for _ in range(most // len(chunk)):
+        try:
+            await connection.send(chunk)
+        except ConnectionError:
+            return True
+        await asyncio.sleep(0)
+    return False
+
+
 async def test_path_is_414_when_it_is_long(api: Running) -> None:
     assert await refusal(api, b"GET /jobs?cursor=" + b"a" * 9000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n") == 414
 

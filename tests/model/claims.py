@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gateway.jobs import Claimed
-from gateway.keys import PRIORITY_SPAN
 from tests.model.jobs import Job
 from tests.model.model import Broken, Model
 from tests.model.turns import Turns
@@ -135,7 +134,7 @@ class Audit:
     def _is_next(self, job: Job) -> None:
         left = [other for other in self.left_over() if not other.expired(self._model.now_ms)]
         lane_at = self._lane_at[job.lane]
-        mine = self._place(job, left)
+        mine = self._place(job)
         for other in left:
             if self._lane_at[other.lane] < lane_at and not self._claim.policy:
                 raise Broken(f"{job.job_id} in {job.lane} before {other.job_id} in {other.lane}")
@@ -148,18 +147,16 @@ class Audit:
             if other.queue == job.queue and other.rank < job.rank:
                 raise Broken(f"{job.job_id} before {other.job_id}, which came first in {job.queue}")
 
-    def _place(self, job: Job, left: Sequence[Job]) -> int:
-        """Where in the lane it was served: a target with flows stands at its first job, expired or suspect too."""
+    def _place(self, job: Job) -> int:
+        """Where in the lane it was served: a target with flows stands at its first job, be that expired or a suspect."""
         if job.target not in self._model.targets:
             return job.rank
-        suspects = [other for other in self._model.jobs.values() if other.suspect and served(self._model, other)]
-        firsts = [
+        waiting = [other for other in self._model.jobs.values() if not other.plain and served(self._model, other)]
+        return min(
             other.rank
-            for other in (job, *left, *suspects)
-            if (other.lane, other.target) == (job.lane, job.target) and not other.plain
-        ]
-        dead = [other.rank for other in self._deaths if (other.lane, other.target) == (job.lane, job.target)]
-        return min(firsts + [job.rank] + [rank for rank in dead if rank // PRIORITY_SPAN == job.rank_class])
+            for other in (job, *self._deaths, *waiting)
+            if (other.lane, other.target, other.rank_class) == (job.lane, job.target, job.rank_class)
+        )
 
     def _keeps_order(self, job: Job) -> None:
         """Nothing of the job's key may lie before it; where the target is ordered, nothing else of it may be live."""
