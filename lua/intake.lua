@@ -1,4 +1,4 @@
--- Prepended after the endings: how a job comes in.
+-- Prepended to the scripts that take jobs in, after the endings: how a job comes in.
 
 -- How many more pending jobs a lane may take in.
 local rooms = {}

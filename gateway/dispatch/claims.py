@@ -18,6 +18,9 @@ log = structlog.get_logger(__name__)
 POLL_S = (0.5, 1.0)
 """Between these, at random: what guarantees progress when a wake-up is lost."""
 
+_STEPS_TO_LEAVE = 6
+"""Turns of the event loop that the client library needs to write a request; more do no harm."""
+
 _BACKOFF_S = (0.02, 1.0)
 
 
@@ -48,6 +51,8 @@ class ClaimLoop:
         self._hungry = True
         self._claiming = True
         self._look_at = 0.0
+        self._arrived: Sequence[Claimed] = ()
+        # half of the slots at once, so that one half runs while the other is fetched
         self._batch = max(1, (slots.count + 1) // 2)
         slots.on_freed(self._slot_freed)
 
@@ -76,17 +81,37 @@ class ClaimLoop:
         while True:
             settlements, claim = self._settlements, self._next_claim()
             if not settlements and claim is None:
+                self._start_arrived()
                 self._written.set()
                 await self._wait()
                 continue
             self._settlements = []
             self._written.clear()
-            exchange = await self._exchange(settlements, claim)
+            exchange = await self._exchange_first(settlements, claim)
             self._settled(settlements, exchange.settled)
             self._expect_retries(settlements)
             if claim is not None:
-                # the jobs start when this loop next waits: while the exchange after this one is under way
                 self._take(claim, exchange)
+
+    async def _exchange_first(self, settlements: Sequence[Settlement], claim: ClaimRequest | None) -> Exchange:
+        """Exchanges, and starts what the last claim brought once the request has left: Redis works on the one while the
+        jobs run. Begun the other way round, a batch of short jobs would keep the request back until it is through."""
+        if not self._arrived:
+            return await self._exchange(settlements, claim)
+        exchange = asyncio.create_task(self._exchange(settlements, claim))
+        try:
+            for _ in range(_STEPS_TO_LEAVE):
+                await asyncio.sleep(0)
+            self._start_arrived()
+            return await exchange
+        except asyncio.CancelledError:
+            exchange.cancel()
+            raise
+
+    def _start_arrived(self) -> None:
+        arrived, self._arrived = self._arrived, ()
+        if arrived:
+            self._start(arrived)
 
     def _next_claim(self) -> ClaimRequest | None:
         if not (self._claiming and self._hungry):
@@ -117,7 +142,7 @@ class ClaimLoop:
         wait_s = poll_s if exchange.wake_in_s is None else min(poll_s, exchange.wake_in_s)
         self._look_at = asyncio.get_running_loop().time() + wait_s
         self._hungry = self._hungry or exchange.more or got == claim.n
-        self._start(exchange.claimed)
+        self._arrived = exchange.claimed
         if got < claim.n:
             self._slots.give_back(claim.n - got)
 

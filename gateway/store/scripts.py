@@ -17,10 +17,11 @@ from gateway.store.connection import store_error
 
 Arg = str | bytes | int
 
-PRELUDE = ("prelude", "flows", "endings", "intake")
+PRELUDE = ("prelude", "flows", "endings")
 """What every script begins with, in this order."""
 
 PARTS = {
+    **dict.fromkeys(("submit", "schedule_fire"), ("intake",)),
     **dict.fromkeys(("list", "list_queued", "replay_some"), ("places",)),
     **dict.fromkeys(("lookup", "targets"), ("reasons",)),
 }

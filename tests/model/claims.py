@@ -21,6 +21,7 @@ class Claim:
     suspects: bool
     lease_ms: int
     heartbeat_ms: int
+    promote_most: int
     lanes: tuple[str, ...]
     policy: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """By lane: its weight, and the most ms that its first job waits; without any, lanes go in strict order."""
@@ -148,7 +149,7 @@ class Audit:
                 raise Broken(f"{job.job_id} before {other.job_id}, which came first in {job.queue}")
 
     def _place(self, job: Job) -> int:
-        """Where in the lane it was served: a target with flows stands at its first job, be that expired or a suspect."""
+        """Where in the lane it was served: a target with flows stands at its first job, be it expired or a suspect."""
         if job.target not in self._model.targets:
             return job.rank
         waiting = [other for other in self._model.jobs.values() if not other.plain and served(self._model, other)]

@@ -36,7 +36,7 @@ def drain(driver: Driver) -> None:
 
 def _work(driver: Driver) -> bool:
     """One claim, its jobs done at once, or a wait until the next is due; False when there is nothing more."""
-    claim = Claim("d1", driver.new_nonce("d1"), 50, True, 30_000, 30_000, LANES)
+    claim = Claim("d1", driver.new_nonce("d1"), 50, True, 30_000, 30_000, 1_000, LANES)
     taken = driver.claim(claim)
     running = driver.model.with_status("running")
     if running:

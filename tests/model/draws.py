@@ -51,7 +51,7 @@ class Order(NamedTuple):
     max_attempts: int
     events: str
     idempotency: int
-    prints: int
+    fingerprint: str
 
 
 ORDERS = st.builds(
@@ -65,7 +65,7 @@ ORDERS = st.builds(
     st.sampled_from((3, 1, 5)),
     st.sampled_from(("", "", "sdc", "d", "c")),
     st.sampled_from((0, 0, 0, 0, 1, 2, 3)),
-    st.integers(0, 1),
+    st.sampled_from(("f", "g", "~")),
 )
 HOT = st.tuples(ORDERS, st.lists(st.integers(0, 11), min_size=3, max_size=16))
 """Many jobs that differ in their keys only."""

@@ -27,7 +27,6 @@ LANES = ("critical", "default", "low")
 OLD_LANE = "old"
 """A lane that is no longer configured: it still drains, last."""
 
-PROMOTE_MOST = 1000
 DEAD = {"status": "dead"}
 
 _claim_decoder = msgspec.msgpack.Decoder(tuple[int, bool, tuple[Claimed, ...]])
@@ -156,17 +155,16 @@ class Driver:
         self.sound = False
         again = repeated(self.model, claim)
         due = [member for member, at in self.snapshot.zset("due").items() if at <= self.model.now_us]
-        args: list[Arg] = [claim.dispatcher, claim.nonce, claim.n, claim.lease_ms, int(claim.suspects), PROMOTE_MOST]
-        args += [
-            claim.heartbeat_ms,
-            *(value for lane in claim.lanes for value in (lane, *claim.policy.get(lane, (0, 0)))),
-        ]
+        args: list[Arg] = [claim.dispatcher, claim.nonce, claim.n, claim.lease_ms, int(claim.suspects)]
+        args += [claim.promote_most, claim.heartbeat_ms]
+        for lane in claim.lanes:
+            args += [lane, *claim.policy.get(lane, (0, 0))]
         reply, snapshot = self.engine.run("claim", args)
         answer = Answer(*_claim_decoder.decode(reply))
         if again is not None:
             _is_repeated(answer, again)
         else:
-            self._follow(claim, answer, snapshot, due[:PROMOTE_MOST])
+            self._follow(claim, answer, snapshot, due[: claim.promote_most])
         self.tally.claimed += len(answer.jobs)
         self._check(snapshot)
         return len(answer.jobs)

@@ -24,6 +24,10 @@ return #keys
 )
 
 
+class ScriptFailed(Exception):
+    """A script that does not run, or refused its arguments: no breach of a rule, but a fault of script or test."""
+
+
 class Engine:
     """One partition under test. Every method is one round trip, or two where the server forgot the script."""
 
@@ -69,7 +73,7 @@ class Engine:
                 reply = self._eval(it, args)
             dump = self._eval(DUMP, [])
         if isinstance(reply, ResponseError):
-            raise AssertionError(f"{it.name} failed: {reply}")
+            raise ScriptFailed(f"{it.name}: {reply}")
         return reply, parse(dump)
 
     def _eval(self, it: Script, args: Sequence[Arg]) -> Any:

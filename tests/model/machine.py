@@ -178,7 +178,7 @@ class Life(RuleBasedStateMachine):
 
     def _submission(self, it: Order) -> Submission:
         events = tuple(event for event in EVENTS if event[4] in it.events)
-        idem = Idempotency(f"h{it.idempotency}", f"f{it.prints}", 3_000 * it.idempotency) if it.idempotency else None
+        idem = Idempotency(f"h{it.idempotency}", it.fingerprint, 3_000 * it.idempotency) if it.idempotency else None
         target = self.focus[it.target % len(self.focus)]
         key = draws.KEYS_OF[target][it.key % len(draws.KEYS_OF[target])]
         if target == "ordered":  # its jobs have one lane and priority, and no delay
@@ -191,7 +191,9 @@ class Life(RuleBasedStateMachine):
     def _claim(
         self, name: str, n: int, *, suspects: bool, lease_ms: int, policy: Mapping[str, tuple[int, int]] = STRICT
     ) -> None:
-        claim = Claim(name, self.driver.new_nonce(name), n, suspects, lease_ms, HEARTBEAT_MS, LANES, policy)
+        promote_most = 2 if name == "d3" else 1_000
+        nonce = self.driver.new_nonce(name)
+        claim = Claim(name, nonce, n, suspects, lease_ms, HEARTBEAT_MS, promote_most, LANES, policy)
         self.last_claim[name] = claim
         self.driver.claim(claim)
 

@@ -31,7 +31,7 @@ MUTATIONS = (
     ),
     Mutation(
         "settle: a cancellation that was asked for is forgotten",
-        "if v[8] and (outcome == 'retry' or outcome == 'released') then outcome = 'cancelled' end",
+        "if rare[1] and (outcome == 'retry' or outcome == 'released') then outcome = 'cancelled' end",
         "",
     ),
     Mutation(
@@ -41,8 +41,8 @@ MUTATIONS = (
     ),
     Mutation(
         "settle: a released job loses its place",
-        "make_ready(id, job.lane, job.target, job.key, job.rank, job.suspect)",
-        "make_ready(id, job.lane, job.target, job.key, text(class_of(job.rank) * SPAN + new_seq()), job.suspect)",
+        "make_ready(id, job.lane, job.target, job.key, call('HGET', P .. 'j:' .. id, 'rank'), job.suspect)",
+        "make_ready(id, job.lane, job.target, job.key, text(100 * SPAN + new_seq()), job.suspect)",
     ),
     Mutation(
         "submit: a job that is there already is taken in again",
@@ -91,7 +91,7 @@ MUTATIONS = (
     ),
     Mutation(
         "keys: a record that lives on expires",
-        "if k.stored then call('PERSIST', key) end",
+        "if k.stored and k.expiring then call('PERSIST', key) end",
         "",
     ),
     Mutation(
@@ -121,7 +121,7 @@ MUTATIONS = (
     ),
     Mutation(
         "claim: any number of suspects at once",
-        "if v[8] then suspects_left = 0 end",
+        "if suspect then suspects_left = 0 end",
         "",
     ),
     Mutation(
@@ -136,8 +136,8 @@ MUTATIONS = (
     ),
     Mutation(
         "claim: an expired job spends a token",
-        "    news = news or v[11] -- it may have a callback\n",
-        "    news = news or v[11]\n    if k then spend(k.target, k); unspend(v[3], v[5] or '') end\n",
+        "    news = news or callback -- it may have a callback\n",
+        "    news = news or callback\n    if k then spend(k.target, k); unspend(target, key or '') end\n",
     ),
     Mutation(
         "claim: a key's limits are not looked at again",

@@ -28,8 +28,9 @@ def _submit(model: Model, it: Submission, room: dict[str, int]) -> tuple[str, st
         first_id, fingerprint, until_ms = model.idempotent[idem.key_hash]
         if model.now_ms <= until_ms:
             first = model.jobs.get(first_id)
-            verdict = "duplicate" if fingerprint == idem.fingerprint else "conflict"
-            return verdict, first_id, first.status if first else "gone"
+            if not (first and first.status == "dead" and idem.fingerprint.startswith("~")):
+                verdict = "duplicate" if fingerprint == idem.fingerprint else "conflict"
+                return verdict, first_id, first.status if first else "gone"
     if not it.delay_ms and room.get(it.lane, 1) <= 0:
         return "full", it.job_id, ""
     if not it.delay_ms and it.lane in room:
