@@ -13,6 +13,7 @@ import msgspec
 import structlog
 from prometheus_client import CollectorRegistry
 
+from gateway.dispatch.collector import calm_collector
 from gateway.dispatch.dispatcher import Dispatcher, Stop
 from gateway.dispatch.health import health_app, health_server
 from gateway.dispatch.metrics import DispatchMetrics
@@ -85,6 +86,7 @@ async def _run(settings: Settings, store: Store, stop: Stop, *, redis_url: str) 
             rng=random.Random(),  # noqa: S311 (jitter)
         )
         await registry.start()
+        calm_collector()
         server = health_server(health_app(store, metrics, targets=[*registry.targets, CALLBACK_TARGET]))
         health = asyncio.create_task(server.serve([_listener(gateway.dispatcher_host, gateway.dispatcher_port)]))
         try:

@@ -15,6 +15,7 @@ import msgspec
 import structlog
 from prometheus_client import CollectorRegistry
 
+from gateway.dispatch.collector import calm_collector
 from gateway.dispatch.dispatcher import Dispatcher, Stop
 from gateway.dispatch.metrics import DispatchMetrics
 from gateway.egress.client import EgressClient
@@ -77,6 +78,7 @@ async def dispatcher(url: str, store: Store) -> AsyncIterator[Dispatcher]:
     settings = bench_settings()
     registry = Registry.build(settings)
     await registry.start()
+    calm_collector()
     async with EgressClient() as http:
         it = Dispatcher(
             settings,
