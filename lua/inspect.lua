@@ -3,7 +3,8 @@
 -- KEYS  1 prefix
 -- ARGV  lanes
 -- Returns  1 scheduled, retrying and timers, 2 running, 3 dead, 4 finished, 5 dispatchers alive, 6 us the oldest due job is late
---       (0: none), 7 counters (names and values), then per lane 2: pending, ms its first job has waited
+--       (0: none), 7 counters (names and values), then per lane 3: pending, ms its first job has waited,
+--       is it paused (0 or 1)
 local function late_us()
   local first = call('ZRANGE', P .. 'due', 0, 0, 'WITHSCORES')
   return first[1] and math.max(0, now_us - tonumber(first[2])) or 0
@@ -14,5 +15,6 @@ local out = { call('ZCARD', P .. 'due'), call('ZCARD', P .. 'leases'), call('ZCA
 for i = 1, #ARGV do
   out[#out + 1] = tonumber(call('HGET', P .. 'waiting', ARGV[i]) or 0)
   out[#out + 1] = waited_ms(ARGV[i])
+  out[#out + 1] = lane_paused(ARGV[i]) and 1 or 0
 end
 return out

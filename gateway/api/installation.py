@@ -11,10 +11,31 @@ async def list_lanes(call: Call) -> Reply:
     """How many jobs wait in each lane, and how long its first one has, the most urgent lane first."""
     inspection = await call.in_time(call.gateway.store.inspect)
     lanes = [
-        {"lane": name, "pending": depth.pending, "oldest_seconds": depth.waited_ms / 1000}
+        {
+            "lane": name,
+            "pending": depth.pending,
+            "oldest_seconds": depth.waited_ms / 1000,
+            "paused": depth.paused,
+        }
         for name, depth in inspection.lanes.items()
     ]
     return json_reply({"lanes": lanes})
+
+
+async def pause_lane(call: Call) -> Reply:
+    """The lanes; no job of the paused one starts until `resume`, what runs goes on."""
+    return await _paused(call, paused=True)
+
+
+async def resume_lane(call: Call) -> Reply:
+    """The lanes; the jobs of this one go on."""
+    return await _paused(call, paused=False)
+
+
+async def _paused(call: Call, *, paused: bool) -> Reply:
+    lane = call.path_value("lane")
+    await call.in_time(lambda: call.gateway.store.control_lane(lane, paused=paused))
+    return await list_lanes(call)
 
 
 async def list_signing_keys(call: Call) -> Reply:

@@ -239,6 +239,7 @@ class LaneState(_Model):
     lane: str
     pending: int
     oldest_seconds: float
+    paused: bool
 
 
 class Lanes(_Model):

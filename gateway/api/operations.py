@@ -125,6 +125,14 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation("GET", "/lanes", installation.list_lanes, "read", "The lanes and their depths", {200: models.Lanes}),
     Operation(
+        "POST", "/lanes/{lane}/pause", installation.pause_lane, "admin", "Let no job of a lane start",
+        {200: models.Lanes},
+    ),
+    Operation(
+        "POST", "/lanes/{lane}/resume", installation.resume_lane, "admin", "Let a lane's jobs go on",
+        {200: models.Lanes},
+    ),
+    Operation(
         "GET", "/signing-keys", installation.list_signing_keys, "read", "The public keys", {200: models.SigningKeys}
     ),
     Operation("GET", "/apikeys", keys.list_all, "admin", "The API keys", {200: models.Keys}),

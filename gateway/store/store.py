@@ -32,6 +32,7 @@ class LaneDepth:
 
     pending: int
     waited_ms: int
+    paused: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +231,9 @@ class Store:
                 counters[name.decode()] = counters.get(name.decode(), 0) + int(value)
         lanes = {
             lane: LaneDepth(
-                pending=sum(reply[7 + 2 * i] for reply in replies), waited_ms=max(reply[8 + 2 * i] for reply in replies)
+                pending=sum(reply[7 + 3 * i] for reply in replies),
+                waited_ms=max(reply[8 + 3 * i] for reply in replies),
+                paused=any(reply[9 + 3 * i] for reply in replies),
             )
             for i, lane in enumerate(self.lanes)
         }
