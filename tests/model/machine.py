@@ -100,9 +100,12 @@ class Life(RuleBasedStateMachine):
         self._settle([_settlement(job, ending) for job in self.any_with("running")])
 
     @precondition(lambda self: bool(self.jobs))
-    @rule(which=draws.INDEX, statuses=draws.WAITING)
-    def cancel(self, which: int, statuses: tuple[str, ...]) -> None:
-        jobs = self.any_with(*statuses) or self.jobs
+    @rule(which=draws.INDEX, victim=draws.VICTIMS)
+    def cancel(self, which: int, victim: str) -> None:
+        targets = self.driver.model.targets.values()
+        held = {node.held for target in targets for node in target.keys.values()}
+        jobs = [job for job in self.jobs if job.status == victim or (victim == "held" and job.job_id in held)]
+        jobs = jobs or self.jobs
         self.last_cancelled = (jobs[which % len(jobs)].job_id, self.driver.new_nonce("c"))
         self.driver.cancel(*self.last_cancelled)
 

@@ -38,7 +38,7 @@ class Turns:
             return
         best: dict[tuple[str, str, str], int] = {}
         for job in model.with_status("pending"):
-            if job.target in model.targets and not job.plain and not job.expired(model.now_ms):
+            if job.target in model.targets and not job.plain:
                 best[job.queue] = min(best.get(job.queue, job.rank_class), job.rank_class)
         ready: dict[Group, set[str]] = {}
         for (lane, name, key), rank_class in best.items():
