@@ -51,6 +51,13 @@ FAMILIES = {
 }
 
 
+def check_whole(snapshot: Snapshot) -> None:
+    """No record is half of one."""
+    for job_id, record in snapshot.jobs.items():
+        if "status" not in record or "rank" not in record:
+            raise Broken(f"{job_id} has half a record: {record}")
+
+
 def check_jobs(model: Model, snapshot: Snapshot) -> None:
     """Every job has the record and the one place that it must have, and nothing has a place that is no job."""
     if snapshot.jobs.keys() != model.jobs.keys():

@@ -13,7 +13,7 @@ from gateway.keys import format_id
 from gateway.store.scripts import Arg
 from gateway.store.submitter import submit_values
 from tests.model import transitions
-from tests.model.checks import check_counters, check_dead, check_jobs, check_leaks, check_suspects
+from tests.model.checks import check_counters, check_dead, check_jobs, check_leaks, check_suspects, check_whole
 from tests.model.claims import Answer, Audit, Claim, candidates, facts_of, job_facts, reachable, repeated
 from tests.model.engine import Engine
 from tests.model.flows import check_flows
@@ -161,6 +161,7 @@ class Driver:
         for lane in claim.lanes:
             args += [lane, *claim.policy.get(lane, (0, 0))]
         reply, snapshot = self.engine.run("claim", args)
+        check_whole(snapshot)
         answer = Answer(*_claim_decoder.decode(reply))
         if again is not None:
             _is_repeated(answer, again)
@@ -223,6 +224,7 @@ class Driver:
         self.sound = False
         before = {job.job_id for job in candidates(self.model)}
         reply, snapshot = self.engine.run(name, args)
+        check_whole(snapshot)
         right = model()
         if (there := read(reply)) != right:
             raise Broken(f"{name} answered {there}, it must answer {right}")

@@ -176,9 +176,10 @@ MUTATIONS = (
     ),
     Mutation(
         "finish: a job is dropped before it is told of",
-        "  notify(id, job, status, reason, result, error)\n  -- last",
-        "  if status == 'dead' then bury(id, job.target) end\n"
-        "  notify(id, job, status, reason, result, error)\n  -- last",
+        "  notify(id, job, status, reason, result, error)\n"
+        "  -- last, since of several that die in one ms it may be this one that goes\n"
+        "  if status == 'dead' then bury(id, job.target) end\n",
+        "  if status == 'dead' then bury(id, job.target) end\n  notify(id, job, status, reason, result, error)\n",
     ),
     Mutation(
         "flow_control: what runs already is not counted",

@@ -14,7 +14,7 @@ from gateway.store.scripts import PRELUDE, lua_directory
 from tests.model.mutations import MUTATIONS, Mutation, judge
 from tests.model.run import client, run
 
-EXAMPLES = 60
+EXAMPLES = 120
 STEPS = 40
 SEED = 20_260_101
 
