@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
@@ -21,6 +20,7 @@ from gateway.submission import check_text
 from gateway.submission.body import Attempts, Instant
 from gateway.submission.decoding import decode_struct
 from gateway.submission.faults import Faults
+from gateway.submission.instants import read_instant
 
 DEFAULT_RATE = "100/s"
 
@@ -108,19 +108,11 @@ def _order(body: ReplayBody, faults: Faults) -> ReplayOrder:
     )
 
 
-_LAST_S = 253402300799
-"""The last second of the year 9999."""
-
-
 def _instant(at: datetime | float | None, pointer: str, faults: Faults) -> int | None:
     if at is None:
         return None
-    # compared before it becomes a float, which an integer of 400 digits cannot
-    at_s = at.timestamp() if isinstance(at, datetime) else float(at) if abs(at) <= _LAST_S else math.inf
-    if not 0 <= at_s <= _LAST_S:
-        faults.add(pointer, "is not a time in Unix seconds (are these milliseconds?); RFC 3339 is safer")
-        return None
-    return round(at_s * 1000)
+    at_s = read_instant(at, pointer, faults)
+    return None if at_s is None else round(at_s * 1000)
 
 
 def _render(replay: Replay) -> dict[str, Any]:

@@ -85,13 +85,6 @@ class DataFolder:
                 raise
         return fd
 
-    def server_is_alive(self) -> bool:
-        """Whether some process still holds the server's lock."""
-        fd = self.lock_server()
-        if fd is not None:
-            os.close(fd)
-        return fd is None
-
     def recorded_pid(self) -> int | None:
         """The pid that the last server wrote; whether it is still that server is for the caller to check."""
         text = _read(self.pid_file)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -15,9 +13,7 @@ from gateway.settings.spelling import mend_name
 from gateway.submission.body import SubmitBody
 from gateway.submission.catalog import TargetFacts
 from gateway.submission.faults import Faults
-
-_LAST_S = 253402300799
-"""The end of the year 9999 in Unix seconds."""
+from gateway.submission.instants import read_instant
 
 
 def choose_target(body: SubmitBody, targets: Mapping[str, TargetFacts], faults: Faults) -> TargetFacts | None:
@@ -60,10 +56,8 @@ def choose_start(body: SubmitBody, faults: Faults, *, now_s: float) -> tuple[int
         return round(body.delay * 1000), None
     if at is None:
         return 0, None
-    # compared before it becomes a float, which an integer of 400 digits cannot
-    at_s = at.timestamp() if isinstance(at, datetime) else float(at) if abs(at) <= _LAST_S else math.inf
-    if not 0 <= at_s <= _LAST_S:
-        faults.add(pointer, "is not a time in Unix seconds (are these milliseconds?); RFC 3339 is safer")
+    at_s = read_instant(at, pointer, faults)
+    if at_s is None:
         return 0, None
     if at_s - now_s > MAX_S:
         faults.add(pointer, "lies more than ten years ahead")
