@@ -1,0 +1,74 @@
+"""`gateway doctor`: examines the configuration, Redis and the data in it; `--repair` mends the data."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from gateway.cli.doctor.configuration import check_configuration
+from gateway.cli.doctor.finding import Finding, Patient
+from gateway.cli.doctor.server import check_server
+from gateway.cli.environment import load_settings, redis_url, with_redis
+from gateway.errors import ConfigError, GatewayError
+from gateway.opening import make_store
+from gateway.registry import Registry
+from gateway.settings import Settings
+
+Check = Callable[[Patient], AsyncIterator[Finding]]
+
+CHECKS: dict[str, Check] = {
+    "configuration": check_configuration,
+    "redis": check_server,
+}
+"""Every check by its name, in the order in which they run."""
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, a line for each finding.")]
+
+
+def doctor(as_json: AsJson = False) -> None:
+    """Examines the configuration and Redis. Exits with 1 if there is a fault."""
+    settings = with_redis(load_settings())
+
+    async def examine() -> bool:
+        store = make_store(settings, redis_url(settings), flows=_flows(settings))
+        try:
+            return await _run(Patient(settings, store), as_json=as_json)
+        finally:
+            await store.aclose()
+
+    if not asyncio.run(examine()):
+        raise typer.Exit(1)
+
+
+def _flows(settings: Settings) -> Mapping[str, Mapping[str, int]]:
+    """The limits of the configured targets; none where the configuration is wrong, which its own check tells."""
+    try:
+        return Registry.build(settings).flows
+    except ConfigError:
+        return {}
+
+
+async def _run(patient: Patient, *, as_json: bool) -> bool:
+    """Runs every check and shows what it finds; false if there was a fault."""
+    well = True
+    for name, check in CHECKS.items():
+        try:
+            async for finding in check(patient):
+                _show(name, finding, as_json=as_json)
+                well = well and finding.level != "fault"
+        except GatewayError as error:
+            _show(name, Finding("fault", str(error)), as_json=as_json)
+            well = False
+    return well
+
+
+def _show(check: str, finding: Finding, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"check": check, **asdict(finding)}), flush=True)
+    else:
+        print(f"{finding.level:8} {check}: {finding.detail}", flush=True)

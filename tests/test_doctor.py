@@ -1,0 +1,41 @@
+"""`gateway doctor` as a user runs it: what it finds wrong, and what it exits with."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.servers import Server
+
+TARGET = '[targets.resize]\nexecutor = "python"\ncallable = "json:dumps"\n'
+
+
+def doctor(folder: Path, url: str, namespace: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environ = {name: text for name, text in os.environ.items() if not name.startswith("GATEWAY_")}
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "gateway", "doctor", *arguments],
+        cwd=folder,
+        env=environ | {"GATEWAY_REDIS_URL": url, "GATEWAY_GATEWAY_NAMESPACE": namespace},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_doctor_finds_nothing_when_all_is_well(tmp_path: Path, valkey_server: Server, namespace: str) -> None:
+    (tmp_path / "gateway.toml").write_text(TARGET)
+    done = doctor(tmp_path, valkey_server.url, namespace)
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[:2] for line in done.stdout.splitlines()] == [["ok", "configuration:"], ["ok", "redis:"]]
+
+
+def test_doctor_tells_every_fault_and_goes_on_when_a_check_fails(tmp_path: Path, namespace: str) -> None:
+    (tmp_path / "gateway.toml").write_text(TARGET.replace("python", "pithon"))
+    done = doctor(tmp_path, f"unix://{tmp_path}/none.sock", namespace, "--json")
+    assert done.returncode == 1
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(each["check"], each["level"]) for each in found] == [("configuration", "fault"), ("redis", "fault")]
+    assert "pithon" in found[0]["detail"]
