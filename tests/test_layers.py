@@ -18,7 +18,7 @@ Known = dict[str, Module]
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("gateway.settings", "gateway.logs", "gateway.hooks", "gateway.submission", "gateway.testing", "gateway"),
     ("gateway.store", "gateway.registry"),
-    ("gateway.runner", "gateway.callbacks", "gateway.opening", "gateway.figures"),
+    ("gateway.runner", "gateway.callbacks", "gateway.opening", "gateway.figures", "gateway.health"),
     ("gateway.api", "gateway.dispatch"),
     ("gateway.cli", "gateway.__main__"),
 )
@@ -33,12 +33,14 @@ ENVIRONMENT = {
     "gateway.cli.demo.installation": "starts a gateway of its own, without the user's settings",
     "gateway.api.server": "the entry of worker processes and foreign ASGI servers",
     "gateway.supervisor": "children inherit it, and learn whose they are",
+    "gateway.health": "the entry of health checks",
     "executors.command.executor": "a command gets PATH of it",
 }
 HTTP_CLIENTS = {"aiohttp", "httpx", "requests", "urllib3", "urllib.request", "http.client"}
 CALLS_OUT = {
     "gateway.egress": "the guarded client",
     "gateway.cli": "speaks to the gateway that it has started",
+    "gateway.health": "asks the processes of this machine",
 }
 FOR_USERS = ("gateway.client", "gateway.testing")
 """For users' programs and tests: of ours, only the demo plays a user."""

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from gateway.cli import app
@@ -150,6 +151,11 @@ def check(block: Block) -> None:
         json.loads(block.text)
     elif block.language == "sh" and (bash := shutil.which("bash")):
         subprocess.run([bash, "-n", "-c", block.text], check=True, timeout=20)
+    elif block.language == "dockerfile":
+        hadolint = Path(sys.executable).with_name("hadolint")
+        subprocess.run([str(hadolint), "-"], input=block.text, text=True, check=True, timeout=60)
+    elif block.language == "yaml":
+        assert isinstance(yaml.safe_load(block.text), dict)
     else:
         assert block.language in ("sh", "text", "mermaid"), f"an example in {block.language}, which nothing looks into"
 

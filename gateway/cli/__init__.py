@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli import apikeys, bench, config, demo, doctor, run, schedules, show
+from gateway.cli import apikeys, bench, config, demo, doctor, health, run, schedules, show
 from gateway.errors import ConfigError, GatewayError, StoreMismatch, StoreUnavailable
 
 app = typer.Typer(
@@ -37,6 +37,7 @@ app.command()(run.serve)
 app.command()(run.dispatch)
 app.command()(demo.demo)
 app.command()(doctor.doctor)
+app.command()(health.health)
 app.command()(show.plugins)
 app.command()(show.version)
 app.add_typer(apikeys.app, name="apikeys")

@@ -1,0 +1,94 @@
+"""The compose files: of the schema, with every overlay and profile, and safe as they stand."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.deploy.compose import BASE, OVERLAYS, MissingVariable, load, profiles_of
+from tests.documents import ROOT
+
+PROFILES = sorted(profiles_of([BASE]))
+COMBINED = [
+    pytest.param(files, profiles, id=f"{name}+{'+'.join(profiles) or 'none'}")
+    for name, files in OVERLAYS.items()
+    for size in range(len(PROFILES) + 1)
+    for profiles in itertools.combinations(PROFILES, size)
+]
+
+
+def services(files: tuple[Path, ...], profiles: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = load(files, profiles=profiles)["services"]
+    return found
+
+
+def test_every_file_and_what_every_choice_of_them_makes_is_of_the_schema(tmp_path: Path) -> None:
+    files = [str(file) for file in {file for files in OVERLAYS.values() for file in files}]
+    for at, case in enumerate(COMBINED):
+        overlay, profiles = case.values
+        merged = tmp_path / f"{at}.json"
+        merged.write_text(json.dumps(load(overlay, profiles=profiles)))  # type: ignore[arg-type]
+        files.append(str(merged))
+    command = [str(Path(sys.executable).with_name("check-jsonschema")), "--builtin-schema", "vendor.compose-spec"]
+    done = subprocess.run([*command, *files], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(("files", "profiles"), COMBINED)
+def test_what_a_service_refers_to_is_there(files: tuple[Path, ...], profiles: tuple[str, ...]) -> None:
+    project = load(files, profiles=profiles)
+    for name, service in project["services"].items():
+        for other, needed in service.get("depends_on", {}).items():
+            assert other in project["services"] or needed.get("required") is False, f"{name} needs {other}"
+            if needed["condition"] == "service_healthy":
+                assert "healthcheck" in project["services"][other], f"{name} waits for {other}, which has no check"
+        assert set(service.get("networks", [])) <= set(project["networks"]), name
+        assert {each["source"] for each in service.get("configs", [])} <= set(project.get("configs", {})), name
+        assert {each["source"] for each in service.get("secrets", [])} <= set(project.get("secrets", {})), name
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            there = (ROOT / source).exists() if source.startswith(".") else source in project["volumes"]
+            assert there, f"{name}: {volume}"
+
+
+@pytest.mark.parametrize(("files", "profiles"), COMBINED)
+def test_services_hold_no_rights_and_come_back(files: tuple[Path, ...], profiles: tuple[str, ...]) -> None:
+    for name, service in services(files, profiles).items():
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["restart"] == ("no" if name == "cluster" else "unless-stopped"), name
+        assert "latest" not in service["image"], name
+        assert ":" in service["image"], f"{name}: an image without a version"
+
+
+@pytest.mark.parametrize(("files", "profiles"), COMBINED)
+def test_only_this_machine_reaches_published_ports(files: tuple[Path, ...], profiles: tuple[str, ...]) -> None:
+    for name, service in services(files, profiles).items():
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), name
+
+
+@pytest.mark.parametrize(("files", "profiles"), COMBINED)
+def test_servers_keep_what_they_acknowledged_and_are_reached_from_inside_only(
+    files: tuple[Path, ...], profiles: tuple[str, ...]
+) -> None:
+    project = load(files, profiles=profiles)
+    servers = {name: each for name, each in project["services"].items() if each["command"][0] == "valkey-server"}
+    assert servers
+    for name, server in servers.items():
+        words = server["command"]
+        options = {word: after for word, after in itertools.pairwise(words) if word.startswith("--")}
+        assert (options["--appendonly"], options["--maxmemory-policy"]) == ("yes", "noeviction"), name
+        assert [volume for volume in server["volumes"] if volume.endswith(":/data")], name
+        assert all(project["networks"][network]["internal"] for network in server["networks"]), name
+        assert "ports" not in server, name
+
+
+def test_compose_asks_for_an_api_key_where_there_is_none() -> None:
+    with pytest.raises(MissingVariable, match="GATEWAY_API_KEY is not set"):
+        load([BASE], environ={})

@@ -1,0 +1,88 @@
+"""What the deployment's files start, started: it becomes ready by its own check, runs a job, and ends in order."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.deploy import compose
+from tests.deploy.machine import Machine
+from tests.deploy.programs import from_compose
+from tests.documents import ROOT, free_port
+from tests.e2e.installation import Process
+from tests.servers import Server
+from tests.waiting import until_sync
+
+
+def run_job(api: httpx.Client, name: str) -> None:
+    """Submits a job to the example's target and waits for its result."""
+    job = {"target": "hello", "payload": {"name": name}}
+    answer = api.post("/jobs", json=job, headers={"Prefer": "wait=20"})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["result"] == f"Hello, {name}!"
+
+
+@pytest.mark.parametrize("name", compose.OVERLAYS)
+def test_compose_starts_what_runs_a_job(name: str, tmp_path: Path) -> None:
+    files = compose.OVERLAYS[name]
+    project = compose.load(files)
+    gateway, dispatcher = sorted(from_compose(name, files), key=lambda each: each.role, reverse=True)
+    with Machine(tmp_path) as machine:
+        machine.start_servers(project["services"], project.get("configs", {}))
+        running = [(program, machine.run(program)) for program in (gateway, dispatcher)]
+        for program, process in running:
+            machine.await_ready(program, process)
+        with machine.api(gateway) as api:
+            assert api.get("/jobs", headers={"Authorization": ""}).status_code == 401
+            run_job(api, name)
+        for program, process in running:
+            assert process.stop(program.stop_s or 0) == 0
+
+
+def test_procfile_runs_a_job_under_honcho(tmp_path: Path) -> None:
+    """Of the Procfile one word is another: tests listen on this machine only."""
+    text = (ROOT / "Procfile").read_text()
+    assert "--host 0.0.0.0" in text
+    (tmp_path / "Procfile").write_text(text.replace("0.0.0.0", "127.0.0.1"))
+    for file in (ROOT / "deploy" / "app").glob("*.*"):
+        (tmp_path / file.name).write_text(file.read_text())
+    port = free_port()
+    bin_folder = Path(sys.executable).parent
+    with Server() as server:
+        env = {"GATEWAY_REDIS_URL": server.url, "GATEWAY_GATEWAY_DISPATCHER_PORT": "0"}
+        env["PATH"] = f"{bin_folder}:{os.environ['PATH']}"
+        honcho = [str(bin_folder / "honcho"), "start", "--port", str(port)]
+        process = Process(honcho, tmp_path, tmp_path / "honcho.log", env)
+        try:
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False) as api:
+                until_sync(lambda: is_ready(api, process), timeout_s=60)
+                run_job(api, "honcho")
+            process.signal(signal.SIGTERM)
+            process.wait(40)
+            log = process.log.read_text()
+            assert log.count("sending SIGTERM to") >= 2
+            assert "SIGKILL" not in log
+        finally:
+            if not process.ended:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def is_ready(api: httpx.Client, process: Process) -> bool:
+    assert not process.ended, process.log.read_text()
+    try:
+        return api.get("/readyz").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_health_module_runs_without_the_rest_of_the_program() -> None:
+    """It is run for ever, every few seconds: what it does not need it must not import."""
+    code = "import sys, gateway.health; print(sorted({'typer', 'aiohttp', 'redis'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"
