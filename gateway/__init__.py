@@ -6,6 +6,8 @@ Everything that a plugin author needs is importable from here.
 from __future__ import annotations
 
 from gateway import signing
+from gateway.context import Context
+from gateway.declared import lifespan, lifespans_in, target
 from gateway.durations import Duration
 from gateway.egress.rules import check_headers, check_url
 from gateway.errors import ConfigError, EgressDenied, Fatal, GatewayError, HttpError, Rejected, Retry
@@ -22,6 +24,7 @@ __all__ = [
     "PLUGIN_API",
     "Attempt",
     "ConfigError",
+    "Context",
     "Delivery",
     "Duration",
     "EgressDenied",
@@ -45,5 +48,8 @@ __all__ = [
     "check_headers",
     "check_url",
     "hookimpl",
+    "lifespan",
+    "lifespans_in",
     "signing",
+    "target",
 ]

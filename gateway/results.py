@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import traceback
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import orjson
 
 from gateway.errors import AttemptError
@@ -25,7 +27,7 @@ def encode_result(value: Any) -> str:
     """
     if value is None:
         return ""
-    encoded = orjson.dumps(value)
+    encoded = orjson.dumps(value, default=_plain)
     # orjson writes NaN as null; only a text that holds one needs the walk
     if b"null" in encoded and _holds_nan(value):
         raise ValueError("the result holds NaN or an infinity, which JSON cannot express")
@@ -86,9 +88,22 @@ def _clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
+def _plain(value: Any) -> Any:
+    """A msgspec Struct or a pydantic model as what JSON has; TypeError for what is neither."""
+    if isinstance(value, msgspec.Struct):
+        return msgspec.structs.asdict(value)
+    if hasattr(value, "model_dump") and not isinstance(value, type):
+        return value.model_dump(mode="json")
+    raise TypeError(f"a {type(value).__name__} is not JSON")
+
+
 def _holds_nan(value: Any) -> bool:
     if isinstance(value, float):
         return not math.isfinite(value)
+    if isinstance(value, msgspec.Struct) or hasattr(value, "model_dump"):
+        return _holds_nan(_plain(value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return any(_holds_nan(getattr(value, each.name)) for each in fields(value))
     if isinstance(value, dict):
         return any(_holds_nan(item) for item in value.values())
     if isinstance(value, (list, tuple)):

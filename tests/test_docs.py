@@ -16,7 +16,7 @@ import pytest
 
 from executors.command import CommandConfig
 from executors.http import HttpConfig
-from executors.python.executor import PythonConfig
+from executors.python import PythonConfig
 from gateway import signing
 from gateway.callbacks import render
 from gateway.jobs import Callback, Cause, Options
@@ -78,7 +78,9 @@ def test_executor_examples_do_what_the_page_says(tmp_path_factory: pytest.TempPa
     files = files_of(EXECUTORS)
     more = '\n[targets.fetch]\nexecutor = "python"\ncallable = "shop:fetch"\n[egress]\nallow = ["127.0.0.1/32"]\n'
     files["gateway.toml"] += more
-    with installed(tmp_path_factory.mktemp("ex"), files) as here:
+    with installed(tmp_path_factory.mktemp("ex"), files, GATEWAY_IMPORTS="tasks") as here:
+        assert here.submit("poster", {"image": "cat.png"})["result"] == {"image": "cat.png", "width": 200}
+        assert here.submit("price", {"image": "cat.png"})["result"] == 3
         record = here.submit("resize", {"image": "cat.png"}, retry={"base": "10ms"})
         assert record["attempts"] == 2
         assert record["result"] == {"image": "cat.png", "job": record["job_id"]}

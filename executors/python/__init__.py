@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gateway import Executor, hookimpl
+from gateway import Executor, Settings, hookimpl
 
-from .executor import PythonConfig, PythonExecutor
+from .config import PythonConfig
+from .executor import PythonExecutor
 
 __all__ = ["PythonConfig", "PythonExecutor", "register_executors"]
 
 
 @hookimpl
-def register_executors(settings: object) -> Iterable[Executor[Any]]:
+def register_executors(settings: Settings | None) -> Iterable[Executor[Any]]:
     """Offers the `python` executor."""
-    return [PythonExecutor()]
+    return [PythonExecutor(modules=settings.imports if settings is not None else ())]

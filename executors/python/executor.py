@@ -5,66 +5,69 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-import re
 import sys
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import msgspec
 import orjson
 
-from gateway import Attempt, Executor, Fatal, Result, Retry
+from gateway import Attempt, Context, Executor, Fatal, Result, Retry
 
+from .config import PythonConfig
 from .function import Function, find
+from .lifespans import Lifespans
+from .pulse import Pulse
 from .threads import Threads
-
-_PLACE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*\Z")
-
-
-class PythonConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The function to call: `"shop.images:resize"`, or with a dotted attribute, `"shop.images:Resizer.small"`."""
-
-    callable: str
-
-    def __post_init__(self) -> None:
-        if _PLACE.match(self.callable) is None:
-            raise ValueError(f'callable is {self.callable!r}; write "package.module:function"')
 
 
 class PythonExecutor(Executor[PythonConfig]):
-    """Calls `f(payload)` or `f(payload, context)`: the parsed payload (None for no bytes at all), and the `Attempt`
-    if a second argument is required or is named `context`. What it returns is the result; a returned `Result` is
-    passed on. Whatever it raises fails the attempt, `sys.exit()` included; a payload that is no JSON is fatal.
+    """Calls `f(payload)`, `f(payload, context)` or `f(key=…, …)`: the payload parsed, or read as the annotations say.
+
+    What it returns is the result; a returned `Result` is passed on. Whatever it raises fails the attempt, `sys.exit()`
+    included; a payload that is no JSON, or does not fit the annotations, is fatal.
 
     An async function runs in the event loop, so it must not block; a sync one runs in one of `threads` threads, in
     a copy of the caller's context variables. A thread cannot be killed: when a sync call is cancelled (a timeout),
     `CancelledError` passes at once, but the call goes on in its thread, its effects still happen, and its place
     among the threads is taken until it returns. Out of reach are `os._exit`, and `sys.exit()` in a task of its own.
+    The lifespans of the functions' modules, and of `modules`, run around all calls.
     """
 
     name: ClassVar[str] = "python"
     Config: ClassVar[type[msgspec.Struct]] = PythonConfig
 
-    def __init__(self, *, threads: int = 100) -> None:
+    def __init__(self, *, threads: int = 100, modules: Sequence[str] = ()) -> None:
+        self._checked: dict[str, Function] = {}
         self._functions: dict[str, Function] = {}
+        self._modules = tuple(modules)
         self._limit = threads
         self._threads: Threads | None = None
+        self._lifespans: Lifespans | None = None
 
     def check(self, config: PythonConfig) -> None:
         """Imports the callable; raises ValueError that says what is missing."""
         _make_working_directory_importable()
-        self._functions[config.callable] = find(config.callable)
+        self._checked[config.callable] = find(config.callable)
+        self._functions.pop(config.callable, None)
 
     async def start(self) -> None:
-        """Makes the working directory importable."""
+        """Makes the working directory importable; enters the lifespans of what was checked."""
         _make_working_directory_importable()
+        await self._enter([*self._modules, *(place.partition(":")[0] for place in self._checked)])
+        self._functions |= self._checked
 
     async def execute(self, attempt: Attempt[PythonConfig]) -> Result:
         place = attempt.config.callable
-        function = self._functions.get(place) or self._load(place)
-        payload = _payload(attempt)
-        arguments = (payload, attempt) if function.takes_context else (payload,)
+        function = self._functions.get(place) or await self._load(place)
+        payload = _payload(attempt) if function.read is None else function.read(attempt.payload.raw)
         try:
-            value = await (function.call(*arguments) if function.is_async else self._in_thread(function, arguments))
+            if function.wants or attempt.config.heartbeat is not None:
+                value = await self._with_pulse(function, payload, attempt)
+            elif function.is_async:
+                value = await function.call(payload)
+            else:
+                value = await self._in_thread(function, (payload,))
         except (Exception, GeneratorExit):
             raise
         except asyncio.CancelledError as exc:
@@ -76,23 +79,75 @@ class PythonExecutor(Executor[PythonConfig]):
         return value if isinstance(value, Result) else Result(value)
 
     async def aclose(self) -> None:
-        """Ends the idle threads; one that is still in a call ends after it, or with the process."""
+        """Leaves the lifespans and ends the idle threads; one that is still in a call ends after it, or with the
+        process."""
+        lifespans, self._lifespans = self._lifespans, None
+        if lifespans is not None:
+            await lifespans.aclose()
         if self._threads is not None:
             self._threads.close()
             self._threads = None
 
-    def _load(self, place: str) -> Function:
+    async def _load(self, place: str) -> Function:
         try:
-            found = self._functions[place] = find(place)
+            found = self._checked.get(place) or find(place)
+            await self._enter([place.partition(":")[0]])
         except ValueError as exc:
             raise Retry(str(exc), type="import") from exc
+        self._functions[place] = found
         return found
+
+    async def _enter(self, modules: Sequence[str]) -> None:
+        self._lifespans = self._lifespans or Lifespans()
+        await self._lifespans.enter(modules)
+
+    async def _with_pulse(self, function: Function, payload: Any, attempt: Attempt[PythonConfig]) -> Any:
+        """A call that may want the context, or must give signs of life."""
+        pulse, over = Pulse(attempt.config.heartbeat), Over(attempt)
+        arguments: tuple[Any, ...] = (payload,)
+        if function.wants == "attempt":
+            arguments = (payload, attempt)
+        elif function.wants:
+            arguments = (payload, self._context(attempt, pulse, over))
+        work = function.call(*arguments) if function.is_async else self._in_thread(function, arguments)
+        try:
+            return await (pulse.guard(work) if attempt.config.heartbeat is not None else work)
+        finally:
+            over.ended = True
+
+    def _context(self, attempt: Attempt[PythonConfig], pulse: Pulse, over: Over) -> Context:
+        job = attempt.job
+        return Context(
+            job,
+            attempt.payload,
+            attempt=attempt.number,
+            deadline=attempt.deadline,
+            log=attempt.log.bind(job_id=job.job_id, target=job.target, attempt=attempt.number),
+            state=self._lifespans.state if self._lifespans is not None else {},
+            report=attempt.report,
+            beat=pulse.beat,
+            cancelled=over,
+            http=attempt.http,
+        )
 
     async def _in_thread(self, function: Function, arguments: tuple[Any, ...]) -> Any:
         if self._threads is None:
             self._threads = Threads(self._limit)
         value = await self._threads.run(function.call, arguments)
         return await value if inspect.isawaitable(value) else value
+
+
+class Over:
+    """Whether an attempt is over, or is to be: a call that goes on in its thread can ask."""
+
+    __slots__ = ("_cancelled", "ended")
+
+    def __init__(self, attempt: Attempt[PythonConfig]) -> None:
+        self._cancelled = attempt.cancelled
+        self.ended = False
+
+    def __call__(self) -> bool:
+        return self.ended or self._cancelled.is_set()
 
 
 def _make_working_directory_importable() -> None:

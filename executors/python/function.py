@@ -11,22 +11,27 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+from .arguments import Read, make_reader
+from .parameters import Wants, read_parameters
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A callable that was found: whether calling it gives an awaitable, and whether it wants the attempt as well."""
+    """A callable that was found: `call` takes what `read` makes of the payload, and what it `wants` beside that.
+
+    `read` None: the parsed payload as it is. `is_async`: whether calling it gives an awaitable.
+    """
 
     call: Callable[..., Any]
     is_async: bool
-    takes_context: bool
+    wants: Wants
+    read: Read | None
 
 
 def find(place: str) -> Function:
     """Imports what `module:attribute` names; raises ValueError that says which part cannot be had."""
     module_name, _, path = place.partition(":")
-    found: Any = _import(module_name)
+    found: Any = import_module(module_name)
     for name in path.split("."):
         try:
             found = getattr(found, name)
@@ -34,10 +39,12 @@ def find(place: str) -> Function:
             raise ValueError(f"{place}: module {module_name!r} has no attribute {path!r}") from None
     if not callable(found):
         raise ValueError(f"{place}: {path!r} is not callable but of type {type(found).__name__}")
-    return Function(found, _is_async(found), _takes_context(found, place))
+    parameters = read_parameters(found, place)
+    return Function(parameters.call, _is_async(found), parameters.wants, make_reader(parameters, place))
 
 
-def _import(name: str) -> ModuleType:
+def import_module(name: str) -> ModuleType:
+    """The module; raises ValueError that says why it cannot be imported."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as exc:
@@ -52,18 +59,3 @@ def _is_async(found: Callable[..., Any]) -> bool:
     while isinstance(found, partial):
         found = found.func
     return inspect.iscoroutinefunction(found) or inspect.iscoroutinefunction(type(found).__call__)
-
-
-def _takes_context(found: Callable[..., Any], place: str) -> bool:
-    try:
-        signature = inspect.signature(found)
-    except ValueError:  # some built-in functions have none
-        return False
-    positional = [parameter for parameter in signature.parameters.values() if parameter.kind in _POSITIONAL]
-    required = [parameter for parameter in positional if parameter.default is parameter.empty]
-    takes = len(required) > 1 or (len(positional) > 1 and positional[1].name == "context")
-    try:
-        signature.bind(*((None, None) if takes else (None,)))
-    except TypeError as exc:
-        raise ValueError(f"{place}{signature} cannot be called as f(payload) or f(payload, context): {exc}") from exc
-    return takes

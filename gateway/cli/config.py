@@ -9,9 +9,11 @@ from collections.abc import Iterator
 import msgspec
 import typer
 
-from gateway.cli.environment import load_settings
+from gateway.cli.environment import Imports, load_settings
 from gateway.errors import ConfigError
 from gateway.registry import Registry, Target
+from gateway.registry.declared import with_declared
+from gateway.registry.discovery import make_importable
 from gateway.registry.schedules import make_file_schedule
 from gateway.registry.sources import make_trigger
 from gateway.registry.targets import check_runnable
@@ -26,9 +28,11 @@ def config() -> None:
 
 
 @app.command()
-def check() -> None:
+def check(imports: Imports = None) -> None:
     """Reads the environment and gateway.toml, loads the plugins, and lets each executor look at its targets."""
-    settings = load_settings()
+    settings = load_settings(imports)
+    make_importable(settings)
+    settings = with_declared(settings)
     found = list(faults(settings))
     for fault in found:
         print(f"gateway: {fault}", file=sys.stderr)
@@ -44,7 +48,7 @@ def check() -> None:
 
 def faults(settings: Settings) -> Iterator[ConfigError]:
     """The first fault of every target, trigger and schedule; raises PluginError for a plugin that does not load."""
-    registry = Registry.build(msgspec.structs.replace(settings, targets={}, triggers={}, schedules={}))
+    registry = Registry.build(msgspec.structs.replace(settings, targets={}, triggers={}, schedules={}, imports=()))
     targets: dict[str, Target] = {}
     for name, target in settings.targets.items():
         try:

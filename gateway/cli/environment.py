@@ -4,25 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
+import typer
 
 from gateway.errors import ConfigError
 from gateway.logs import configure_logging
 from gateway.opening import make_store
 from gateway.secret import Secret
 from gateway.settings import Settings, load
+from gateway.settings.environment import IMPORTS
 from gateway.store import Store
 from gateway.store.embedded import find
 
 T = TypeVar("T")
 
+Imports = Annotated[
+    list[str] | None, typer.Option("--import", help="A module whose @gateway.target functions are targets; repeatable.")
+]
 
-def load_settings() -> Settings:
-    """The settings of the environment and the working directory, logging set up; raises ConfigError."""
+
+def load_settings(imports: Sequence[str] | None = None) -> Settings:
+    """The settings of the environment and the working directory, logging set up; raises ConfigError.
+
+    `imports` join those of the environment, where the processes that this one starts find them as well.
+    """
+    if imports:
+        os.environ[IMPORTS] = ",".join((*filter(None, [os.environ.get(IMPORTS)]), *imports))
     settings = load(os.environ, Path.cwd())
     configure_logging(settings.gateway)
     return settings

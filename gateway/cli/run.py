@@ -16,7 +16,7 @@ import uvloop
 
 from gateway.api.server import check_serving
 from gateway.api.server import serve as serve_api
-from gateway.cli.environment import load_settings, redis_url, with_redis
+from gateway.cli.environment import Imports, load_settings, redis_url, with_redis
 from gateway.dispatch.process import run_dispatcher
 from gateway.registry import Registry
 from gateway.secret import Secret
@@ -40,9 +40,10 @@ def up(
     port: Port = None,
     workers: Workers = 1,
     processes: Processes = 1,
+    imports: Imports = None,
 ) -> None:
     """Everything in one: an embedded Valkey (unless a Redis is configured), a gateway and a dispatcher."""
-    settings = load_settings()
+    settings = load_settings(imports)
     _heed_signals()
     _check_registry(settings)
     embedded = EmbeddedValkey(data_dir) if settings.redis_url is None else None
@@ -59,20 +60,20 @@ def up(
     raise typer.Exit(code)
 
 
-def serve(host: Host = None, port: Port = None, workers: Workers = 1) -> None:
+def serve(host: Host = None, port: Port = None, workers: Workers = 1, imports: Imports = None) -> None:
     """The HTTP side: takes jobs and webhooks in."""
     follow_supervisor(os.environ)
-    settings = with_redis(load_settings())
+    settings = with_redis(load_settings(imports))
     gateway = settings.gateway
     raise typer.Exit(
         serve_api(settings, host=host or gateway.host, port=gateway.port if port is None else port, workers=workers)
     )
 
 
-def dispatch(processes: Processes = 1) -> None:
+def dispatch(processes: Processes = 1, imports: Imports = None) -> None:
     """The working side: claims jobs and runs them. TERM drains; a second one stops at once."""
     follow_supervisor(os.environ)
-    settings = with_redis(load_settings())
+    settings = with_redis(load_settings(imports))
     if processes > 1:
         raise typer.Exit(asyncio.run(_supervise(_dispatchers(settings, redis_url(settings), processes))))
     uvloop.run(run_dispatcher(settings, redis_url=redis_url(settings)))

@@ -13,6 +13,7 @@ from gateway.errors import ConfigError, NotFound, PluginError
 from gateway.events import JobEvent
 from gateway.executor import Executor, Job
 from gateway.jobs import CALLBACK_TARGET
+from gateway.registry.declared import with_declared
 from gateway.registry.discovery import discover, make_importable
 from gateway.registry.listeners import Listeners
 from gateway.registry.loading import LoadedPlugin, Offers, collect, describe, register
@@ -64,12 +65,13 @@ class Registry:
 
     @classmethod
     def build(cls, settings: Settings) -> Registry:
-        """Loads the plugins and resolves all that is configured; starts nothing.
+        """Loads the plugins, imports what declares targets, resolves all that is configured; starts nothing.
 
         Raises PluginError, which names the plugin, or ConfigError, which names the place. Puts the working
         directory on the import path.
         """
         make_importable(settings)
+        settings = with_declared(settings)
         found = discover(settings)
         calls = register(found)
         offers = collect(found, calls, settings)

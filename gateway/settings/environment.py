@@ -22,7 +22,8 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
     "lanes": LaneSettings,
     "retention": RetentionSettings,
 }
-CONFIG, PLUGINS, REDIS_URL = "GATEWAY_CONFIG", "GATEWAY_PLUGINS", "GATEWAY_REDIS_URL"
+CONFIG, IMPORTS = "GATEWAY_CONFIG", "GATEWAY_IMPORTS"
+PLUGINS, REDIS_URL = "GATEWAY_PLUGINS", "GATEWAY_REDIS_URL"
 SHORT_NAMES = {
     "PORT": ("gateway", "port"),
     "GATEWAY_API_KEY": ("gateway", "api_key"),
@@ -71,7 +72,7 @@ def overrides(environ: Mapping[str, str], named: Collection[str]) -> dict[tuple[
     for variable, text in environ.items():
         ours = variable.startswith("GATEWAY_") and not _PASSED_ON.match(variable)
         if ours and variable not in named and not _is_service_link(variable, text):
-            _check_known(variable, [CONFIG, PLUGINS, REDIS_URL, *SHORT_NAMES, *names])
+            _check_known(variable, [CONFIG, IMPORTS, PLUGINS, REDIS_URL, *SHORT_NAMES, *names])
     return found
 
 
@@ -79,6 +80,20 @@ def plugins_only(environ: Mapping[str, str]) -> tuple[str, ...] | None:
     """The plugins that `GATEWAY_PLUGINS` lets load, None for all; `","` is the empty list."""
     text = environ.get(PLUGINS, "").strip()
     return tuple(_items(text)) if text else None
+
+
+def imports(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The modules that `GATEWAY_IMPORTS` adds to those of the file."""
+    found = tuple(_items(environ.get(IMPORTS, "")))
+    for name in found:
+        if not is_module(name):
+            raise ConfigError(f"environment: {IMPORTS}", f'{name!r} is not a module; write "package.module"')
+    return found
+
+
+def is_module(name: str) -> bool:
+    """Whether a text can name a module."""
+    return all(part.isidentifier() for part in name.split("."))
 
 
 def redis_url(environ: Mapping[str, str]) -> Secret | None:

@@ -16,6 +16,8 @@ from gateway.settings.decoding import decode, join_place
 from gateway.settings.environment import (
     CONFIG,
     Override,
+    imports,
+    is_module,
     overrides,
     plugins_only,
     redis_url,
@@ -41,6 +43,7 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """The file's top level; what is inside each table is read on its own, so that a fault names its place."""
 
     plugins: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
     gateway: dict[str, Any] = {}
     egress: dict[str, Any] = {}
     lanes: dict[str, Any] = {}
@@ -57,11 +60,13 @@ def load(environ: Mapping[str, str], directory: Path) -> Settings:
     """
     source, table = _read_file(environ, directory)
     document = decode(table, _Document, source)
-    _check_modules(document.plugins, source)
+    _check_modules("plugins", document.plugins, source)
+    _check_modules("imports", document.imports, source)
     over = overrides(environ, set(_named_variables(table)))
     reader = _Reader(source, over, SecretSource(environ, directory))
     return Settings(
         plugins=document.plugins,
+        imports=tuple(dict.fromkeys((*document.imports, *imports(environ)))),
         plugins_only=plugins_only(environ),
         redis_url=redis_url(environ),
         gateway=reader.section("gateway", document.gateway, GatewaySettings),
@@ -145,7 +150,7 @@ def _named_variables(value: object) -> Iterator[str]:
             yield from _named_variables(inner)
 
 
-def _check_modules(names: tuple[str, ...], source: str) -> None:
+def _check_modules(key: str, names: tuple[str, ...], source: str) -> None:
     for at, name in enumerate(names):
-        if not all(part.isidentifier() for part in name.split(".")):
-            raise ConfigError(join_place(source, f"plugins[{at}]"), f'{name!r} is not a module; write "package.module"')
+        if not is_module(name):
+            raise ConfigError(join_place(source, f"{key}[{at}]"), f'{name!r} is not a module; write "package.module"')

@@ -130,13 +130,15 @@ class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that is configured. `redis_url` None means the embedded server; `plugins_only` None means every plugin.
+    """All that is configured. `redis_url` None means the embedded server; `plugins_only` None means every plugin;
+    `imports` are the modules whose declared targets there are.
 
     `source` is the file's name for messages, `directory` the working directory, `secrets` what the secrets of
     targets and triggers are read from.
     """
 
     plugins: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
     plugins_only: tuple[str, ...] | None = None
     redis_url: Secret | None = None
     gateway: GatewaySettings = GatewaySettings()

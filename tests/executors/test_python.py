@@ -306,7 +306,7 @@ BROKEN = {
     "raises": "raise LookupError('broken on import')",
     "exits": "import sys; sys.exit(4)",
     "needs": "import a_dependency_that_is_not_installed",
-    "plain": "value = 3\ndef three(a, b, c): ...\ndef none(): ...\ndef keyword(payload, *, size): ...\n",
+    "plain": "value = 3\ndef three(a, b, c): ...\ndef keyword(payload, *, size): ...\n",
 }
 
 
@@ -322,7 +322,6 @@ BROKEN = {
         ("broken_plain:value.absent", "module 'broken_plain' has no attribute 'value.absent'"),
         ("broken_plain:value", "'value' is not callable but of type int"),
         ("broken_plain:three", r"broken_plain:three\(a, b, c\) cannot be called as f\(payload\)"),
-        ("broken_plain:none", r"broken_plain:none\(\) cannot be called"),
         ("broken_plain:keyword", r"broken_plain:keyword\(payload, \*, size\) cannot be called"),
     ],
 )
