@@ -5,12 +5,16 @@ GatewayError
 │   └── PluginError        a plugin that cannot be loaded, or offers what cannot be used
 ├── RequestError           a request that cannot be honoured; `.status` is its HTTP status
 │   ├── InvalidRequest     400 or 422, with every fault found
+│   ├── NotAllowed         401 or 403: no right API key, or one without the scope
 │   ├── NotFound           404: no such job, target, trigger
 │   └── WrongState         409: the job is not in a state that allows this
 ├── StoreError             Redis could not do it
 │   ├── StoreUnavailable   away, loading, read-only or failing over: nothing is known to be written
 │   ├── StoreFull          out of memory, or the lane is full: nothing was written
 │   └── StoreMismatch      the data was laid out by another version, or for another partition count
+├── Unavailable            the client: no gateway answers, or it said 503 to the last
+├── BadAnswer              the client: what answered is not a gateway, or not one of this version
+├── WaitTimeout            the client: a job was not over in time; it goes on
 ├── AttemptError           what an executor raises to say how an attempt ended
 │   ├── Retry              try again, no sooner than `after` seconds
 │   └── Fatal              never try again
@@ -70,6 +74,12 @@ class InvalidRequest(RequestError):
     status = 422
 
 
+class NotAllowed(RequestError):
+    """No right API key, or one that has not the scope."""
+
+    status = 401
+
+
 class NotFound(RequestError):
     """No job, target or trigger of that name or id."""
 
@@ -100,6 +110,29 @@ class StoreFull(StoreError):
 
 class StoreMismatch(StoreError):
     """The data was laid out by a newer version, or for another number of partitions."""
+
+
+class Unavailable(GatewayError):
+    """No gateway answered, or it said to the last that it cannot now; whether the request took effect is not known.
+
+    A submit may be repeated: with `idempotency_key`, which it had, it is queued once.
+    """
+
+    def __init__(self, detail: str, *, idempotency_key: str | None = None) -> None:
+        super().__init__(detail)
+        self.idempotency_key = idempotency_key
+
+
+class BadAnswer(GatewayError):
+    """What answered is not a gateway, or not one of this version."""
+
+
+class WaitTimeout(GatewayError, TimeoutError):
+    """A job was not over in time; it goes on, and may be waited for again."""
+
+    def __init__(self, job_id: str, timeout_s: float) -> None:
+        super().__init__(f"job {job_id} was not over within {timeout_s:g} s; it goes on")
+        self.job_id = job_id
 
 
 class AttemptError(GatewayError):

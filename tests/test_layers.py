@@ -39,6 +39,7 @@ ENVIRONMENT = {
 HTTP_CLIENTS = {"aiohttp", "httpx", "requests", "urllib3", "urllib.request", "http.client"}
 CALLS_OUT = {
     "gateway.egress": "the guarded client",
+    "gateway.client": "for programs that use a gateway from outside",
     "gateway.cli": "speaks to the gateway that it has started",
     "gateway.health": "asks the processes of this machine",
 }

@@ -43,6 +43,10 @@ async def _held(call: Call, submitted: Submitted, wait_s: int) -> Reply:
         return _answer(submitted)
     if not record.status.finished:
         return _answer(Submitted(submitted.verdict, submitted.job_id, record.status.value))
+    return _preferred(record, wait_s)
+
+
+def _preferred(record: Record, wait_s: int) -> Reply:
     applied = (b"preference-applied", b"wait=%d" % wait_s)
     return Reply(200, orjson.dumps(render_record(record)), headers=(applied,))
 
@@ -72,9 +76,14 @@ async def submit_batch(call: Call) -> Reply:
 
 
 async def show(call: Call) -> Reply:
-    """The record."""
-    found = await call.in_time(lambda: call.gateway.store.find(call.path_value("job_id")))
-    return json_reply(render_record(found.record))
+    """The record; with `Prefer: wait=N` once the job is over, or after N seconds as it is then."""
+    job_id = call.path_value("job_id")
+    found = await call.in_time(lambda: call.gateway.store.find(job_id))
+    wait_s = preferred_wait(call.headers, int(call.gateway.settings.gateway.hold))
+    if not wait_s or found.record.status.finished:
+        return json_reply(render_record(found.record))
+    record = await await_record(call, job_id, wait_s)
+    return _preferred(record or found.record, wait_s)
 
 
 async def show_status(call: Call) -> Reply:

@@ -65,7 +65,10 @@ OPERATIONS: tuple[Operation, ...] = (
         {200: models.BatchAnswer}, list[SubmitBody],
     ),
     Operation("GET", "/jobs", jobs.list_all, "read", "List jobs", {200: models.JobPage}, query=_JOBS_QUERY),
-    Operation("GET", "/jobs/{job_id}", jobs.show, "read", "A job's record", {200: models.JobRecord}),
+    Operation(
+        "GET", "/jobs/{job_id}", jobs.show, "read", "A job's record", {200: models.JobRecord},
+        headers={"Prefer": "wait=N: hold the answer until the job is over, up to N seconds"},
+    ),
     Operation(
         "DELETE", "/jobs/{job_id}", jobs.cancel, "submit", "Cancel a job",
         {200: models.CancelAnswer, 202: models.CancelAnswer},

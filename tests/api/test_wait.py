@@ -73,6 +73,28 @@ async def test_answer_is_the_finished_job_when_it_ends_in_time(api: Running) -> 
     assert await waiters(api) == {}
 
 
+async def test_record_is_held_until_the_job_is_over(api: Running) -> None:
+    job_id = (await api.client.post("/jobs", json={"target": "echo"})).json()["job_id"]
+    request = asyncio.create_task(api.client.get(f"/jobs/{job_id}", headers=LONG, timeout=25))
+    await registered(api)
+    assert not request.done()
+    await end(api, result='{"big":9007199254740993}')
+    answer = await asyncio.wait_for(request, 5)
+    assert answer.headers["preference-applied"] == "wait=20"
+    assert b'"result":{"big":9007199254740993}' in answer.content
+    assert await waiters(api) == {}
+    again = await api.client.get(f"/jobs/{job_id}", headers=LONG)
+    assert (again.json()["status"], again.headers.get("preference-applied")) == ("succeeded", None)
+
+
+async def test_record_is_as_it_stands_when_the_job_is_not_over_in_time(api: Running) -> None:
+    job_id = (await api.client.post("/jobs", json={"target": "echo"})).json()["job_id"]
+    answer = await api.client.get(f"/jobs/{job_id}", headers={"Prefer": "wait=1"})
+    assert (answer.status_code, answer.json()["status"]) == (200, "pending")
+    missing = await api.client.get(f"/jobs/{job_id[:-2]}00x", headers=LONG)
+    assert missing.status_code == 404
+
+
 async def test_answer_tells_the_error_when_the_job_dies(api: Running) -> None:
     request = submit(api)
     await registered(api)

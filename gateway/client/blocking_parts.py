@@ -1,0 +1,175 @@
+"""What a blocking client has beside jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol, TypeVar, Unpack
+
+from gateway.apikeys import Scope
+from gateway.client.answers import (
+    Accepted,
+    JobRecord,
+    JobSummary,
+    KeyFacts,
+    LaneState,
+    MadeKey,
+    ReplayStarted,
+    ReplayState,
+    ScheduleRecord,
+    ScheduleSummary,
+    TargetShown,
+)
+from gateway.client.bodies import DeadFilter, ScheduleBody
+from gateway.client.call import Call, Listing
+from gateway.client.calls import dlq, installation, schedules, targets
+from gateway.client.opening import PAGE
+
+T = TypeVar("T")
+
+
+class Perform(Protocol):
+    """Carries a call out."""
+
+    def __call__(self, call: Call[T], /) -> T: ...
+
+
+class Walk(Protocol):
+    """Goes through a listing."""
+
+    def __call__(self, listing: Listing[T], /) -> Iterator[T]: ...
+
+
+class Dlq:
+    """The dead-letter queue."""
+
+    def __init__(self, perform: Perform, walk: Walk) -> None:
+        self._perform, self._walk = perform, walk
+
+    def all(
+        self, *, target: str | None = None, reason: str | None = None, page_size: int = PAGE
+    ) -> Iterator[JobSummary]:
+        """Every dead job that fits, the latest first."""
+        return self._walk(dlq.list_dead(page_size, target, reason))
+
+    def get(self, job_id: str) -> JobRecord:
+        """The record of a dead job; NotFound if it is not dead."""
+        return self._perform(dlq.get_dead(job_id))
+
+    def retry(self, job_id: str, *, max_attempts: int | None = None) -> JobRecord:
+        """Sends it back to its lane; WrongState if it is not dead."""
+        return self._perform(dlq.retry(job_id, max_attempts))
+
+    def replay(
+        self,
+        *,
+        rate: str | None = None,
+        limit: int | None = None,
+        max_attempts: int | None = None,
+        **wanted: Unpack[DeadFilter],
+    ) -> ReplayStarted:
+        """Sends every dead job that fits back, at a rate such as `"50/s"`; all of them where nothing is said."""
+        return self._perform(dlq.start_replay(wanted, rate=rate, limit=limit, max_attempts=max_attempts))
+
+    def replay_state(self, replay_id: str) -> ReplayState:
+        """How far a replay is."""
+        return self._perform(dlq.get_replay(replay_id))
+
+    def stop_replay(self, replay_id: str) -> ReplayState:
+        """Ends a replay; WrongState if it is done."""
+        return self._perform(dlq.stop_replay(replay_id))
+
+
+class Targets:
+    """What runs jobs."""
+
+    def __init__(self, perform: Perform) -> None:
+        self._perform = perform
+
+    def all(self) -> list[TargetShown]:
+        """Every target, by name."""
+        return self._perform(targets.list_targets()).targets
+
+    def get(self, name: str) -> TargetShown:
+        """One target, and how it stands."""
+        return self._perform(targets.get_target(name))
+
+    def pause(self, name: str) -> TargetShown:
+        """Lets no job of it start."""
+        return self._perform(targets.pause_target(name))
+
+    def resume(self, name: str) -> TargetShown:
+        """Lets its jobs go on."""
+        return self._perform(targets.resume_target(name))
+
+
+class Schedules:
+    """What submits jobs by the clock."""
+
+    def __init__(self, perform: Perform, walk: Walk) -> None:
+        self._perform, self._walk = perform, walk
+
+    def all(self, *, page_size: int = PAGE) -> Iterator[ScheduleSummary]:
+        """Every schedule, by name."""
+        return self._walk(schedules.list_schedules(page_size))
+
+    def get(self, name: str) -> ScheduleRecord:
+        """One schedule, when it fires next, and what came of it."""
+        return self._perform(schedules.get_schedule(name))
+
+    def put(self, name: str, **body: Unpack[ScheduleBody]) -> ScheduleRecord:
+        """Makes a schedule, or replaces it; WrongState for one that the configuration file defines."""
+        return self._perform(schedules.put_schedule(name, body))
+
+    def delete(self, name: str) -> None:
+        """Takes it away; its jobs stay."""
+        self._perform(schedules.delete_schedule(name))
+
+    def pause(self, name: str) -> ScheduleRecord:
+        """Lets no slot of it fire."""
+        return self._perform(schedules.pause_schedule(name))
+
+    def resume(self, name: str) -> ScheduleRecord:
+        """Lets it go on."""
+        return self._perform(schedules.resume_schedule(name))
+
+    def run(self, name: str) -> Accepted:
+        """Makes a job of it now."""
+        return self._perform(schedules.run_schedule(name))
+
+
+class Lanes:
+    """The priority classes."""
+
+    def __init__(self, perform: Perform) -> None:
+        self._perform = perform
+
+    def all(self) -> list[LaneState]:
+        """Every lane, the most urgent first."""
+        return self._perform(installation.list_lanes()).lanes
+
+    def pause(self, name: str) -> list[LaneState]:
+        """Lets no job of it start."""
+        return self._perform(installation.pause_lane(name)).lanes
+
+    def resume(self, name: str) -> list[LaneState]:
+        """Lets its jobs go on."""
+        return self._perform(installation.resume_lane(name)).lanes
+
+
+class ApiKeys:
+    """Who may use the API; needs the scope `admin`."""
+
+    def __init__(self, perform: Perform) -> None:
+        self._perform = perform
+
+    def all(self) -> list[KeyFacts]:
+        """Every key without its secret, the oldest first."""
+        return self._perform(installation.list_keys()).apikeys
+
+    def create(self, name: str, scopes: Iterable[Scope]) -> MadeKey:
+        """Makes a key, whose text comes back this once."""
+        return self._perform(installation.create_key(name, scopes))
+
+    def delete(self, key_id: str) -> None:
+        """Takes a key away for good."""
+        self._perform(installation.delete_key(key_id))

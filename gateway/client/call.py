@@ -1,0 +1,67 @@
+"""A call of the API as a value: what is sent, and how its answer is read; nothing here does any I/O."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+T = TypeVar("T")
+
+Repeat = Literal["safe", "unsent"]
+"""Whether a call may be repeated when its answer is lost: `unsent` only where it cannot have reached a gateway."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(Generic[T]):
+    """One request; `read` makes a value of the answer's bytes, `hold_s` is how long the gateway may hold it back."""
+
+    method: str
+    path: str
+    read: Callable[[bytes], T]
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content: bytes = b""
+    repeat: Repeat = "safe"
+    hold_s: float = 0.0
+    idempotency_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[T]):
+    """Pages of items: the first call, and where its answer has the items."""
+
+    first: Call[dict[str, Any]]
+    items: str
+    kind: type[T]
+
+    def at(self, cursor: str | None) -> Call[dict[str, Any]]:
+        """The call for the page that starts there."""
+        if cursor is None:
+            return self.first
+        return dataclasses.replace(self.first, query={**self.first.query, "cursor": cursor})
+
+    def of(self, page: dict[str, Any]) -> tuple[list[T], str | None]:
+        """A page's items, and the cursor of the next page."""
+        return msgspec.convert(page[self.items], list[self.kind], strict=False), page.get("next_cursor")  # type: ignore[name-defined]
+
+
+def answer(kind: type[T]) -> Callable[[bytes], T]:
+    """Reads an answer as this type."""
+    return msgspec.json.Decoder(kind).decode
+
+
+def nothing(body: bytes) -> None:
+    """Reads an answer that has no body."""
+
+
+def path(*segments: str) -> str:
+    """A path of these segments, each a whole one whatever is in it; ValueError for one that cannot be."""
+    for segment in segments:
+        if segment in ("", ".", ".."):
+            raise ValueError(f"{segment!r} is no name and no id")
+    return "".join(f"/{quote(segment, safe='')}" for segment in segments)

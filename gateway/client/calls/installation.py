@@ -1,0 +1,51 @@
+"""What is set up: lanes, API keys, signing keys; and whether it takes work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gateway.apikeys import Scope
+from gateway.client.answers import Keys, Lanes, MadeKey, Ready, SigningKeys
+from gateway.client.bodies import encode
+from gateway.client.call import Call, answer, nothing, path
+
+
+def list_lanes() -> Call[Lanes]:
+    """The lanes and how much waits in them."""
+    return Call(method="GET", path="/lanes", read=answer(Lanes))
+
+
+def pause_lane(name: str) -> Call[Lanes]:
+    """Lets no job of a lane start."""
+    return Call(method="POST", path=path("lanes", name, "pause"), read=answer(Lanes))
+
+
+def resume_lane(name: str) -> Call[Lanes]:
+    """Lets a lane's jobs go on."""
+    return Call(method="POST", path=path("lanes", name, "resume"), read=answer(Lanes))
+
+
+def list_keys() -> Call[Keys]:
+    """The API keys, without their secrets."""
+    return Call(method="GET", path="/apikeys", read=answer(Keys))
+
+
+def create_key(name: str, scopes: Iterable[Scope]) -> Call[MadeKey]:
+    """Makes an API key, whose text comes back this once."""
+    content = encode({"name": name, "scopes": list(scopes)})
+    return Call(method="POST", path="/apikeys", read=answer(MadeKey), content=content, repeat="unsent")
+
+
+def delete_key(key_id: str) -> Call[None]:
+    """Takes an API key away for good."""
+    return Call(method="DELETE", path=path("apikeys", key_id), read=nothing, repeat="unsent")
+
+
+def list_signing_keys() -> Call[SigningKeys]:
+    """The public keys that callbacks without a secret verify with."""
+    return Call(method="GET", path="/signing-keys", read=answer(SigningKeys))
+
+
+def get_readiness() -> Call[Ready]:
+    """Whether work can be taken in."""
+    return Call(method="GET", path="/readyz", read=answer(Ready))

@@ -1,0 +1,83 @@
+"""How both clients connect, and what they send."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, TypedDict
+from urllib.parse import urlsplit
+
+import httpx
+
+from gateway.client.bodies import JobOptions
+from gateway.client.call import Call
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+TIMEOUT_S = 10.0
+PAGE = 100
+_CONNECT_S = 5.0
+_KEEP_S = 2.0
+"""Well under the 5 s after which a gateway drops an idle connection: one that it drops as we send costs a retry."""
+
+
+class ConnectionOptions(TypedDict):
+    """What httpx's clients are made with."""
+
+    base_url: httpx.URL
+    headers: dict[str, str]
+    timeout: httpx.Timeout
+    limits: httpx.Limits
+    follow_redirects: bool
+
+
+class RequestOptions(TypedDict):
+    """What a request of theirs is made with."""
+
+    method: str
+    url: str
+    params: dict[str, str]
+    headers: dict[str, str]
+    content: bytes
+    timeout: httpx.Timeout
+
+
+def connection_options(url: str, key: str | None, timeout_s: float) -> ConnectionOptions:
+    """ValueError for a URL that is none. Redirects are not followed: the key would go along."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{url!r} is no URL of a gateway; write https://gateway.example or {DEFAULT_URL}")
+    if parts.query or parts.fragment or "@" in parts.netloc:
+        raise ValueError("a gateway's URL has no query, fragment or password; give the API key as `key`")
+    return ConnectionOptions(
+        base_url=httpx.URL(url),
+        headers={"Authorization": f"Bearer {key}"} if key else {},
+        timeout=httpx.Timeout(timeout_s, connect=min(_CONNECT_S, timeout_s)),
+        limits=httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=_KEEP_S),
+        follow_redirects=False,
+    )
+
+
+def request_options(call: Call[Any], timeout_s: float) -> RequestOptions:
+    """A call as a request, which may take as long as it is held and `timeout_s` more."""
+    headers = dict(call.headers)
+    if call.content:
+        headers["Content-Type"] = "application/json"
+    return RequestOptions(
+        method=call.method,
+        url=call.path,
+        params=dict(call.query),
+        headers=headers,
+        content=call.content,
+        timeout=httpx.Timeout(timeout_s + call.hold_s, connect=min(_CONNECT_S, timeout_s)),
+    )
+
+
+def new_key() -> str:
+    """A fresh idempotency key."""
+    return uuid.uuid4().hex
+
+
+def keyed(options: JobOptions, *, retries: int) -> JobOptions:
+    """The options with an idempotency key, which whatever may be tried again must have."""
+    if options.get("idempotency_key") or not retries:
+        return options
+    return {**options, "idempotency_key": new_key()}
