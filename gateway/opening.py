@@ -14,7 +14,7 @@ def make_store(settings: Settings, redis_url: str, *, flows: Mapping[str, Mappin
     store = Store(
         connect(redis_url),
         namespace=settings.gateway.namespace,
-        partitions=settings.gateway.partitions,
+        partitions=settings.partitions,
         lanes=settings.lanes.order,
     )
     store.expect_rules(dead_most=settings.retention.dead_max, lane_caps=settings.lanes.max_depth)

@@ -26,18 +26,22 @@ class Server:
     """One server in a folder of its own below /tmp (short, for the socket's path); in-memory unless `extra` says so.
 
     Plain: on a unix socket only. With `tcp`: also on a loopback port. With `cluster`: one cluster node that holds
-    every slot, on a loopback port. `extra` are arguments for `valkey-server`. Use it as a context manager.
+    every slot, on a loopback port; without `every_slot` one that holds none. `extra` are arguments for `valkey-server`.
+    Use it as a context manager.
     """
 
-    def __init__(self, *, extra: Sequence[str] = (), tcp: bool = False, cluster: bool = False) -> None:
+    def __init__(
+        self, *, extra: Sequence[str] = (), tcp: bool = False, cluster: bool = False, every_slot: bool = True
+    ) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="gwtest-", dir="/tmp"))
         self.socket = self.directory / "s.sock"
         self.log = self.directory / "server.log"
         self.extra = tuple(extra)
         self.tcp = tcp or cluster
         self.cluster = cluster
+        self.every_slot = every_slot
         self.port = 0
-        self._bus_port = 0
+        self.bus_port = 0
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -51,6 +55,11 @@ class Server:
     def pid(self) -> int:
         assert self._process is not None, "the server is not started"
         return self._process.pid
+
+    @property
+    def started(self) -> bool:
+        """Is there a process of it?"""
+        return self._process is not None
 
     def __enter__(self) -> Server:
         try:
@@ -67,7 +76,7 @@ class Server:
         """Starts the server and waits until it serves; a restart keeps the port and the folder."""
         for attempt in range(5):
             if self.tcp and (self.port == 0 or attempt):
-                self.port, self._bus_port = _free_ports()
+                self.port, self.bus_port = free_ports()
             self._launch()
             try:
                 self._await_ready()
@@ -121,7 +130,7 @@ class Server:
         settings += ["--unixsocket", str(self.socket), "--unixsocketperm", "700"]
         settings += ["--save", "", "--appendonly", "no"]
         if self.cluster:
-            settings += ["--cluster-enabled", "yes", "--cluster-port", str(self._bus_port)]
+            settings += ["--cluster-enabled", "yes", "--cluster-port", str(self.bus_port)]
             settings += ["--cluster-announce-ip", "127.0.0.1"]
         with self.log.open("wb") as output:
             self._process = subprocess.Popen(
@@ -145,7 +154,8 @@ class Server:
             with self.client(timeout_s=1.0) as client:
                 if int(client.info("server")["process_id"]) != self.pid:
                     return False
-                return self._holds_every_slot(client) if self.cluster else bool(client.ping())
+                needs_slots = self.cluster and self.every_slot
+                return self._holds_every_slot(client) if needs_slots else bool(client.ping())
         except redis.RedisError:
             return False
 
@@ -156,7 +166,8 @@ class Server:
         return facts.get("cluster_state") == "ok"
 
 
-def _free_ports() -> tuple[int, int]:
+def free_ports() -> tuple[int, int]:
+    """Two ports that nobody listens on now."""
     with socket.socket() as one, socket.socket() as other:
         one.bind(("127.0.0.1", 0))
         other.bind(("127.0.0.1", 0))

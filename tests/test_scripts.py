@@ -12,7 +12,6 @@ import pytest
 from gateway.errors import StoreError, StoreFull
 from gateway.jobs import Callback, Options, Settlement
 from gateway.store import Store
-from gateway.store.connection import connect_sync
 from gateway.store.leases import extend
 from gateway.store.listing import list_jobs
 from gateway.store.scripts import PARTS, PRELUDE, Arg, lua_directory, run, script
@@ -245,14 +244,14 @@ async def test_new_work_is_refused_and_the_rest_goes_on_when_the_server_is_full(
                 with pytest.raises(StoreFull):
                     await store.submit(jobs)
             assert await dump(store) == before
-            await _work_on(site, server)
+            await _work_on(site)
             await store.client.config_set("maxmemory", "0")
             await site.put()
         finally:
             await store.aclose()
 
 
-async def _work_on(site: Site, server: Server) -> None:
+async def _work_on(site: Site) -> None:
     """Every transition but new work; each asserts that it took place."""
     worker = site.worker("full")
     waiting = await site.claim(worker, 3)
@@ -262,8 +261,7 @@ async def _work_on(site: Site, server: Server) -> None:
     ]
     assert (await worker.exchange(outcomes, None)).settled == ("succeeded", "pending")
     held = [(waiting[2].job_id, waiting[2].token)]
-    with connect_sync(server.url) as client:
-        assert not extend(client, site.prefix, "full", held, lease_ms=1, heartbeat_ms=LEASE_MS).lost
+    assert not (await extend(site.store.client, site.prefix, "full", held, lease_ms=1, heartbeat_ms=LEASE_MS)).lost
     while not (lost := dict(await worker.reap(10, max_stalls=0))):
         pass
     assert lost == {waiting[2].job_id: "pending"}
@@ -292,9 +290,9 @@ async def test_flushed_scripts_are_loaded_again_unseen(site: Site) -> None:
     assert exchange.settled == ("dead",)
     assert [job.job_id for job in (*first, *exchange.claimed)] == ids
     await flush()
-    with connect_sync(f"redis://127.0.0.1:{store.client.connection_pool.connection_kwargs['port']}/0") as client:
-        held = [(job.job_id, job.token) for job in exchange.claimed]
-        assert not extend(client, site.prefix, "flushed", held, lease_ms=LEASE_MS, heartbeat_ms=LEASE_MS).lost
+    held = [(job.job_id, job.token) for job in exchange.claimed]
+    renewed = await extend(store.client, site.prefix, "flushed", held, lease_ms=LEASE_MS, heartbeat_ms=LEASE_MS)
+    assert not renewed.lost
     await flush()
     assert await worker.reap(10, max_stalls=2) == []
     await flush()

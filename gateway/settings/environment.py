@@ -12,6 +12,7 @@ import msgspec
 
 from gateway.durations import Duration
 from gateway.errors import ConfigError
+from gateway.redis_url import parse_redis_url
 from gateway.secret import Secret
 from gateway.settings.decoding import concrete_types, field_names
 from gateway.settings.model import EgressSettings, GatewaySettings, LaneSettings, RetentionSettings
@@ -30,8 +31,6 @@ SHORT_NAMES = {
     "GATEWAY_SIGNING_KEY": ("gateway", "signing_key"),
 }
 """Other names of a key; the full name wins where both are set."""
-
-REDIS_SCHEMES = ("redis://", "rediss://", "unix://")
 
 _SERVICE_LINK = re.compile(
     r"GATEWAY_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)\Z", re.ASCII
@@ -100,9 +99,10 @@ def redis_url(environ: Mapping[str, str]) -> Secret | None:
     """`GATEWAY_REDIS_URL`, else `REDIS_URL`, else None; a Secret, since a password may be in it."""
     for variable in (REDIS_URL, "REDIS_URL"):
         if text := environ.get(variable, "").strip():
-            if not text.startswith(REDIS_SCHEMES):
-                detail = f"not a Redis URL; begin with one of: {', '.join(REDIS_SCHEMES)}"
-                raise ConfigError(f"environment: {variable}", detail)
+            try:
+                parse_redis_url(text)
+            except ValueError as exc:
+                raise ConfigError(f"environment: {variable}", str(exc)) from None
             return Secret(text)
     return None
 

@@ -12,6 +12,7 @@ from msgspec import Meta
 from gateway.durations import Duration
 from gateway.jobs import LANES
 from gateway.keys import MAX_PARTITIONS
+from gateway.redis_url import parse_redis_url
 from gateway.secret import Secret
 from gateway.settings.checks import FieldFault, between, check_allowed, check_name, check_public_url, check_signing_key
 from gateway.settings.secrets import SecretSource
@@ -36,7 +37,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     api_key: Secret | None = None
     signing_key: Secret | None = None
     namespace: str = "default"
-    partitions: Annotated[int, Meta(ge=1, le=MAX_PARTITIONS)] = 1
+    partitions: Annotated[int, Meta(ge=1, le=MAX_PARTITIONS)] | None = None
     durability: Literal["memory"] = "memory"
     slots: Annotated[int, Meta(ge=1, le=10_000)] = 100
     lease: Duration = Duration(30)
@@ -151,3 +152,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     source: str = "gateway.toml"
     directory: Path = Path()
     secrets: SecretSource = SecretSource()
+
+    @property
+    def partitions(self) -> int:
+        """The partitions that are configured, else what suits the Redis: 16 on a Cluster, 1 elsewhere."""
+        if self.gateway.partitions is not None:
+            return self.gateway.partitions
+        return parse_redis_url(self.redis_url.reveal()).partitions if self.redis_url is not None else 1

@@ -1,4 +1,4 @@
-"""Renewing leases, from a thread: a blocked event loop must not lose them, so nothing here is asynchronous."""
+"""Renewing leases and the dispatcher's heartbeat."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
-import redis
-from redis.exceptions import NoScriptError, RedisError
 
-from gateway.store.connection import store_error
-from gateway.store.scripts import Arg, script
+from gateway.store.client import Client
+from gateway.store.scripts import Arg, run
 
 CHUNK = 500
 """Leases in one script call: extending 25,000 at once would block the server for tens of milliseconds."""
@@ -24,8 +22,8 @@ class Renewed:
     cancel_asked: tuple[tuple[str, str], ...]
 
 
-def extend(
-    client: redis.Redis,
+async def extend(
+    client: Client,
     prefix: str,
     dispatcher_id: str,
     held: Sequence[tuple[str, str]],
@@ -39,21 +37,10 @@ def extend(
     for first in range(0, max(1, len(held)), CHUNK):
         chunk = held[first : first + CHUNK]
         args: list[Arg] = [dispatcher_id, lease_ms, heartbeat_ms, msgspec.msgpack.encode(chunk)]
-        for it, verdict in zip(chunk, _run(client, prefix, args), strict=True):
+        verdicts: list[int] = await run(client, "extend", prefix, args)
+        for it, verdict in zip(chunk, verdicts, strict=True):
             if verdict == 0:
                 lost.append(it)
             elif verdict == 2:
                 cancel_asked.append(it)
     return Renewed(tuple(lost), tuple(cancel_asked))
-
-
-def _run(client: redis.Redis, prefix: str, args: Sequence[Arg]) -> list[int]:
-    it = script("extend")
-    try:
-        try:
-            reply: list[int] = client.execute_command("EVALSHA", it.sha, 1, prefix, *args)
-        except NoScriptError:
-            reply = client.execute_command("EVAL", it.source, 1, prefix, *args)
-    except (RedisError, OSError) as error:
-        raise store_error(error) from error
-    return reply

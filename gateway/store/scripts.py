@@ -10,10 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from redis.asyncio import Redis
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import MovedError, NoScriptError, RedisError
 
-from gateway.store.connection import store_error
+from gateway.store.client import Client
+from gateway.store.refusals import store_error
 
 Arg = str | bytes | int
 
@@ -57,7 +57,7 @@ def script(name: str) -> Script:
     return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 
-async def run(client: Redis, name: str, prefix: str, args: Sequence[Arg]) -> Any:
+async def run(client: Client, name: str, prefix: str, args: Sequence[Arg]) -> Any:
     """Calls one script on one partition; raises StoreError, never a client library's error."""
     it = script(name)
     try:
@@ -69,24 +69,38 @@ async def run(client: Redis, name: str, prefix: str, args: Sequence[Arg]) -> Any
         raise store_error(error) from error
 
 
-async def run_pipelined(client: Redis, prefix: str, calls: Sequence[tuple[str, Sequence[Arg]]]) -> list[Any]:
+async def run_pipelined(client: Client, prefix: str, calls: Sequence[tuple[str, Sequence[Arg]]]) -> list[Any]:
     """Calls several scripts in one write, in order; each must be safe to repeat with the same arguments.
 
-    A script that the server forgot is run by its source, alone: the ones after it in the list have run already,
-    so callers must not depend on an earlier one's effect (settle, then claim: a late settle frees nothing that the
-    claim needed).
+    A script that the server forgot, or whose slot has moved, is run anew, alone: the ones after it in the list may
+    have run already, so callers must not depend on an earlier one's effect (settle, then claim: a late settle frees
+    nothing that the claim needed).
     """
-    pipe = client.pipeline(transaction=False)
-    for name, args in calls:
-        pipe.execute_command("EVALSHA", script(name).sha, 1, prefix, *args)
-    try:
-        replies: list[Any] = await pipe.execute(raise_on_error=False)
-    except (RedisError, OSError) as error:
-        raise store_error(error) from error
+    replies = await _send(client, prefix, [("EVALSHA", script(name).sha, 1, prefix, *args) for name, args in calls])
     for index, reply in enumerate(replies):
-        if isinstance(reply, NoScriptError):
+        if isinstance(reply, (NoScriptError, MovedError)):  # it was not carried out
             name, args = calls[index]
             replies[index] = await run(client, name, prefix, args)
         elif isinstance(reply, Exception):
             raise store_error(reply) from reply
+    return replies
+
+
+async def _send(client: Client, prefix: str, commands: Sequence[tuple[Arg, ...]]) -> list[Any]:
+    """The commands in one write to the server that holds the partition: their replies, errors among them."""
+    server = client
+    try:
+        server = await client.server_of(prefix)
+        pipe = server.pipeline(transaction=False)
+        for command in commands:
+            pipe.execute_command(*command)
+        replies: list[Any] = await pipe.execute(raise_on_error=False)
+    except (RedisError, OSError) as error:
+        server.failed(error)
+        raise store_error(error) from error
+    failed = next((reply for reply in replies if isinstance(reply, RedisError)), None)
+    if failed is None:
+        server.progressed()
+    else:
+        server.failed(failed)
     return replies

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
-from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from gateway.errors import NotFound, StoreMismatch, StoreUnavailable, WrongState
@@ -18,6 +17,7 @@ from gateway.jobs import Submission, Submitted
 from gateway.keys import JobIds, Keyspace, hashed_partition, partition_of
 from gateway.secret import Secret
 from gateway.signing import SigningKey
+from gateway.store.client import Client
 from gateway.store.connection import connect, store_error
 from gateway.store.records import Found, parse_lookup
 from gateway.store.scripts import Arg, run
@@ -52,7 +52,7 @@ class Inspection:
 class Store:
     """One installation's data: `partitions` keyspaces under one namespace. Close it with `aclose()`."""
 
-    def __init__(self, client: Redis, *, namespace: str, partitions: int, lanes: Sequence[str]) -> None:
+    def __init__(self, client: Client, *, namespace: str, partitions: int, lanes: Sequence[str]) -> None:
         self.client = client
         self.lanes = tuple(lanes)
         self.keyspaces = tuple(Keyspace(namespace, partition) for partition in range(partitions))

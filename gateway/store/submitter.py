@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Sequence
 
 import msgspec
-from redis.asyncio import Redis
 
 from gateway.errors import StoreUnavailable
 from gateway.jobs import Callback, Submission, Submitted, pack_body
+from gateway.store.client import Client
 from gateway.store.scripts import run
 
 BATCH = 500
@@ -47,7 +47,7 @@ def submit_values(job: Submission) -> tuple[str | int, ...]:
 class Submitter:
     """Submits into one partition, one script call at a time; adds no wait, since an idle one sends at once."""
 
-    def __init__(self, client: Redis, prefix: str) -> None:
+    def __init__(self, client: Client, prefix: str) -> None:
         self._client = client
         self._prefix = prefix
         self._waiting: list[tuple[Sequence[Submission], asyncio.Future[list[Submitted]]]] = []

@@ -15,13 +15,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import structlog
-from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError
 
 from gateway.errors import StoreError
 from gateway.jobs import Status
-from gateway.keys import partition_of
-from gateway.store.connection import CONNECT_TIMEOUT_S
+from gateway.keys import Keyspace, partition_of
+from gateway.store.channels import follow
 from gateway.store.scripts import Arg, run
 from gateway.store.store import Store
 
@@ -30,7 +29,6 @@ log = structlog.get_logger(__name__)
 CHUNK = 500
 RECONNECT_S = (0.05, 1.0)
 LEAVE_S = 1.0
-_IDLE_S = 30.0
 _OVER = frozenset(status.value for status in Status if status.finished)
 
 
@@ -48,7 +46,7 @@ class Waits:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._name = secrets.token_hex(6)
-        self._channels = [keyspace.ended(self._name) for keyspace in store.keyspaces]
+        self._channels = [(keyspace, keyspace.ended(self._name)) for keyspace in store.keyspaces]
         self._ends: dict[str, _End] = {}
         self._subscribed = asyncio.Event()
         self._released = asyncio.Event()
@@ -120,35 +118,22 @@ class Waits:
 
     async def _listen(self) -> None:
         delay_s = RECONNECT_S[0]
+
+        async def subscribed() -> None:
+            nonlocal delay_s
+            self._subscribed.set()
+            await self._register_again()
+            delay_s = RECONNECT_S[0]
+
         while True:
-            pubsub = self._store.client.pubsub()
             try:
-                await self._subscribe(pubsub)
-                self._subscribed.set()
-                await self._register_again()
-                delay_s = RECONNECT_S[0]
-                while True:
-                    message = await pubsub.get_message(timeout=_IDLE_S)
-                    if message is not None and message["type"] == "smessage":
-                        self._tell(message["data"].decode())
+                await follow(self._store.client, self._channels, subscribed=subscribed, received=self._tell)
             except (RedisError, OSError, StoreError) as error:
                 log.warning("waits interrupted", error=str(error), retry_in_s=round(delay_s, 2))
             finally:
                 self._subscribed.clear()
-                await pubsub.aclose()
             await asyncio.sleep(delay_s * random.uniform(0.5, 1.5))  # noqa: S311 (jitter)
             delay_s = min(RECONNECT_S[1], delay_s * 2)
-
-    async def _subscribe(self, pubsub: PubSub) -> None:
-        """Returns once the server has confirmed every channel; before that, a message could be missed."""
-        missing = set(self._channels)
-        for channel in self._channels:  # one by one: a cluster refuses channels of several slots in one command
-            await pubsub.ssubscribe(channel)
-        async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            while missing:
-                message = await pubsub.get_message(timeout=CONNECT_TIMEOUT_S)
-                if message is not None and message["type"] == "ssubscribe":
-                    missing.discard(message["channel"].decode())
 
     async def _register_again(self) -> None:
         groups: dict[int, list[str]] = {}
@@ -158,7 +143,7 @@ class Waits:
             for first in range(0, len(ids), CHUNK):
                 await self._register(ids[first : first + CHUNK])
 
-    def _tell(self, job_id: str) -> None:
+    def _tell(self, keyspace: Keyspace, job_id: str) -> None:
         end = self._ends.get(job_id)
         if end is not None:
             end.told.set()

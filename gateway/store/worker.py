@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from redis.asyncio import Redis
 
 from gateway.jobs import Claimed, Settlement
 from gateway.keys import Keyspace
+from gateway.store.client import Client
 from gateway.store.scripts import Arg, run, run_pipelined
 
 _claim_decoder = msgspec.msgpack.Decoder(tuple[int, bool, tuple[Claimed, ...]])
@@ -57,7 +57,7 @@ class Worker:
     Every method raises StoreError, and may then be called again as it was.
     """
 
-    client: Redis
+    client: Client
     keyspace: Keyspace
     dispatcher_id: str
     lanes: tuple[str, ...]

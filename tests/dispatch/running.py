@@ -118,7 +118,7 @@ async def client_of(settings: Settings) -> AsyncIterator[Client]:
     store = await Store.open(
         settings.redis_url.reveal(),
         namespace=gateway.namespace,
-        partitions=gateway.partitions,
+        partitions=settings.partitions,
         lanes=settings.lanes.order,
     )
     try:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from gateway.store import Store, leases, scripts
+from gateway.store import Store, scripts
 from tests.servers import Server
 from tests.store.audit import audit
 from tests.store.clock import Clock, with_clock
@@ -39,7 +39,6 @@ async def store(topology: Topology, namespace: str, monkeypatch: pytest.MonkeyPa
     """An empty store whose scripts read a standing clock."""
     load = with_clock()
     monkeypatch.setattr(scripts, "script", load)
-    monkeypatch.setattr(leases, "script", load)
     opened = await Store.open(topology.url, namespace=namespace, partitions=topology.partitions, lanes=LANES)
     yield opened
     await opened.aclose()

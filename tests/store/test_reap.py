@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.store.connection import connect_sync
 from gateway.store.leases import Renewed, extend
-from tests.store.conftest import Topology
 from tests.store.site import LEASE_MS, Site
 
 
@@ -118,15 +116,14 @@ async def test_mark_stays_when_a_suspect_is_released(site: Site) -> None:
     assert (job.job_id, job.suspect, job.attempt) == (ids[0], True, 1)
 
 
-async def test_extend_keeps_what_is_held_and_tells_what_is_not(site: Site, topology: Topology) -> None:
+async def test_extend_keeps_what_is_held_and_tells_what_is_not(site: Site) -> None:
     await site.put(3)
     worker = site.worker()
     kept, asked, lost = await site.claim(worker)
     await site.store.cancel(asked.job_id)
     await site.clock.advance(LEASE_MS - 1)
-    with connect_sync(topology.url) as client:
-        held = [(kept.job_id, kept.token), (asked.job_id, asked.token), (lost.job_id, "1:somebody.else")]
-        renewed = extend(client, site.prefix, "d1", held, lease_ms=LEASE_MS, heartbeat_ms=LEASE_MS)
+    held = [(kept.job_id, kept.token), (asked.job_id, asked.token), (lost.job_id, "1:somebody.else")]
+    renewed = await extend(site.store.client, site.prefix, "d1", held, lease_ms=LEASE_MS, heartbeat_ms=LEASE_MS)
     assert renewed == Renewed(lost=(held[2],), cancel_asked=(held[1],))
     await site.clock.advance(1)
     assert await worker.reap(10, max_stalls=2) == [(lost.job_id, "pending")]

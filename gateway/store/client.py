@@ -1,0 +1,148 @@
+"""The client library's connections as they are used here: no retry of its own, none trusted that may be stale.
+
+Every retry of the library is off: it repeats commands by itself, and a command whose reply was lost may have taken
+effect. What is repeated is decided script by script.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import structlog
+from redis.asyncio import ConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import ClusterDownError, ConnectionError, ReadOnlyError, RedisError, TimeoutError
+
+log = structlog.get_logger(__name__)
+
+C = TypeVar("C", bound="Client")
+
+CONNECT_TIMEOUT_S = 1.0
+REPLY_TIMEOUT_S = 1.5
+"""Above what any script of ours takes; a gateway answers 503 within 2 s of Redis going silent."""
+
+STUCK_S = 10.0
+"""So long nothing but failures, and the pool of connections is made anew: whatever it is that holds them."""
+
+MISLED = (ConnectionError, TimeoutError, OSError, ReadOnlyError, ClusterDownError)
+"""After one of these the server may be gone, or be another one: its connections are made anew before they are used."""
+
+
+class Client(Redis):
+    """A client of one server. Calls fail with the library's errors; `failed` and `progressed` are told of each."""
+
+    generation = 0
+    """Connections of an earlier one are stale: each is made anew when it is next used."""
+
+    _failing_since_s: float | None = None
+    _make_pool: Callable[[], ConnectionPool]
+    _closing: set[asyncio.Task[None]]
+
+    @classmethod
+    def to(cls: type[C], url: str, *, reply_timeout_s: float = REPLY_TIMEOUT_S, connection: type | None = None) -> C:
+        """A client with a pool of its own, which connects on first use; `connection` is mixed into its connections."""
+        client = cast(
+            "C",
+            cls.from_url(
+                url,
+                retry=Retry(NoBackoff(), 0),
+                retry_on_error=[],
+                socket_timeout=reply_timeout_s,
+                socket_connect_timeout=CONNECT_TIMEOUT_S,
+            ),
+        )
+        pool: Any = client.connection_pool
+        bases = (_HeedsCancel, _KnowsStale, *([connection] if connection else []), pool.connection_class)
+        pool.connection_class = type("Connection", bases, {"client": client})
+        kind, options = pool.connection_class, dict(pool.connection_kwargs)
+        client._make_pool = lambda: ConnectionPool(kind, **options)
+        client._closing = set()
+        return client
+
+    async def server_of(self, key: str) -> Client:
+        """The client of the server that holds the key."""
+        return self
+
+    async def servers(self) -> list[Client]:
+        """The clients of every server that holds data."""
+        return [self]
+
+    async def execute_command(self, *args: Any, **options: Any) -> Any:
+        library: Any = super()
+        try:
+            reply = await library.execute_command(*args, **options)
+        except (RedisError, OSError) as error:
+            self.failed(error)
+            raise
+        self._failing_since_s = None
+        return reply
+
+    def progressed(self) -> None:
+        """Told of a reply, whatever it says."""
+        self._failing_since_s = None
+
+    def failed(self, error: Exception) -> None:
+        """Told of a call that failed; where that may be its connection's fault, none of them is trusted any more."""
+        if not isinstance(error, MISLED):
+            self.progressed()
+            return
+        self.doubt()
+        now_s = asyncio.get_running_loop().time()
+        if self._failing_since_s is None:
+            self._failing_since_s = now_s
+        elif now_s - self._failing_since_s > STUCK_S:
+            log.warning("nothing but failures for long; connecting anew", error=str(error), for_s=STUCK_S)
+            self._failing_since_s = now_s
+            self._rebuild()
+
+    def doubt(self) -> None:
+        """Has every connection made anew before it is used again."""
+        self.generation += 1
+
+    async def aclose(self, close_connection_pool: bool | None = None) -> None:
+        await super().aclose(close_connection_pool)
+        if self._closing:
+            await asyncio.wait(self._closing)
+
+    def _rebuild(self) -> None:
+        """A fresh pool; the old one's connections are closed, also those that somebody never gave back."""
+        old, self.connection_pool = self.connection_pool, self._make_pool()
+        closing = asyncio.create_task(old.aclose())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+
+class _KnowsStale:
+    """Mixed into a connection class: one that was made before its client had doubts is closed, not used."""
+
+    client: Client
+    _made_in = 0
+
+    async def connect(self) -> None:
+        connection: Any = super()
+        own: Any = self
+        if own.is_connected and self._made_in != self.client.generation:
+            await own.disconnect(nowait=True)
+        if not own.is_connected:
+            self._made_in = self.client.generation
+        await connection.connect()
+
+
+class _HeedsCancel:
+    """Mixed into a connection class, so that a cancellation while it sends is not lost.
+
+    The library sends through `asyncio.wait_for`, which before Python 3.12 drops a cancellation that comes when the
+    sending is done: loops that are cancelled once would run on for ever.
+    """
+
+    async def send_packed_command(self, *args: Any, **options: Any) -> None:
+        connection: Any = super()
+        task = asyncio.current_task()
+        before = task.cancelling() if task else 0
+        await connection.send_packed_command(*args, **options)
+        if task and task.cancelling() > before:
+            await connection.disconnect(nowait=True)  # nobody will read the reply
+            raise asyncio.CancelledError

@@ -1,0 +1,63 @@
+"""Redis's errors by name, and what each means here."""
+
+from __future__ import annotations
+
+import redis
+
+from gateway.errors import StoreError, StoreFull, StoreMismatch, StoreUnavailable
+
+_UNAVAILABLE: dict[str, str] = {
+    "LOADING": "is loading its data",
+    "READONLY": "is a read-only replica",
+    "MASTERDOWN": "is a replica without its primary",
+    "CLUSTERDOWN": "says that the cluster is down",
+    "TRYAGAIN": "is moving the slot",
+    "MOVED": "no longer holds the slot",
+    "ASK": "is moving the slot",
+    "BUSY": "is busy with a foreign script",
+    "MISCONF": "cannot write to its disk",
+    "NOREPLICAS": "has too few replicas to accept writes",
+    "UNBLOCKED": "was failed over",
+    "NOAUTH": "wants a password, or refused it",
+    "NOPERM": "does not let this user run the scripts",
+}
+
+_WORDS: dict[type[Exception], str] = {
+    redis.exceptions.OutOfMemoryError: "OOM",
+    redis.exceptions.BusyLoadingError: "LOADING",
+    redis.exceptions.ReadOnlyError: "READONLY",
+    redis.exceptions.MasterDownError: "MASTERDOWN",
+    redis.exceptions.ClusterDownError: "CLUSTERDOWN",
+    redis.exceptions.TryAgainError: "TRYAGAIN",
+    redis.exceptions.MovedError: "MOVED",
+    redis.exceptions.AskError: "ASK",
+    redis.exceptions.NoPermissionError: "NOPERM",
+    redis.exceptions.AuthenticationError: "NOAUTH",
+}
+"""The client library takes the word off an error's text where it has a class for it."""
+
+
+def store_error(error: Exception) -> StoreError:
+    """Redis's or the client library's error as one of ours."""
+    text = str(error)
+    word = _word(error, text)
+    if word == "OOM" or "OOM command not allowed" in text:
+        return StoreFull("Redis is at its memory limit; new work is accepted again when there is room")
+    if "GWSCHEMA" in text:
+        return StoreMismatch("the data in Redis needs a newer version of event-gateway; upgrade this process")
+    if word in _UNAVAILABLE:
+        return StoreUnavailable(f"Redis {_UNAVAILABLE[word]} ({word})")
+    if isinstance(error, (redis.ConnectionError, redis.TimeoutError, OSError)):
+        return StoreUnavailable(f"Redis cannot be reached: {text or type(error).__name__}")
+    return StoreError(f"Redis refused a script: {text}")
+
+
+def _word(error: Exception, text: str) -> str:
+    for kind, word in _WORDS.items():
+        if isinstance(error, kind):
+            return word
+    first = text.split(" ", 1)[0].removeprefix("-").rstrip(":")
+    if first in _UNAVAILABLE or first == "OOM":
+        return first
+    # inside a script the word comes later in the text
+    return next((word for word in _UNAVAILABLE if f"{word} " in text), "")

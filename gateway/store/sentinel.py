@@ -1,0 +1,115 @@
+"""A primary that Sentinels name: found when a connection is made, and again once there is doubt."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import ConnectionError, RedisError, ResponseError
+
+from gateway.redis_url import Address, RedisUrl
+from gateway.store.client import Client
+
+log = structlog.get_logger(__name__)
+
+ASK_S = 0.5
+"""How long a Sentinel may take to answer; the others' answers are used without it."""
+
+_PAUSE_S = 0.05
+"""Between two rounds of questions at least, times a jitter, however many calls fail meanwhile."""
+
+
+class Primary:
+    """Where the primary is, as the Sentinels say; close it with `aclose()`.
+
+    They are asked all at once, and the answer of the latest configuration counts: what a Sentinel that was cut off
+    from the others still believes has an older one.
+    """
+
+    def __init__(self, master: str, sentinels: Sequence[Client], *, rng: random.Random) -> None:
+        self._master = master
+        self._sentinels = tuple(sentinels)
+        self._rng = rng
+        self._address: Address | None = None
+        self._asking = asyncio.Lock()
+        self._ask_at_s = 0.0
+
+    async def locate(self) -> Address:
+        """The primary's address; raises the library's ConnectionError if no Sentinel knows it."""
+        async with self._asking:
+            if self._address is None:
+                loop = asyncio.get_running_loop()
+                await asyncio.sleep(self._ask_at_s - loop.time())
+                self._ask_at_s = loop.time() + _PAUSE_S * self._rng.uniform(1.0, 2.0)
+                self._address = await self._ask_all()
+                log.info("primary found", master=self._master, host=self._address[0], port=self._address[1])
+            return self._address
+
+    def doubt(self) -> None:
+        """Has the Sentinels asked again before the next connection is made."""
+        self._address = None
+
+    async def aclose(self) -> None:
+        for sentinel in self._sentinels:
+            await sentinel.aclose()
+
+    async def _ask_all(self) -> Address:
+        answers = await asyncio.gather(*(self._ask(sentinel) for sentinel in self._sentinels))
+        known = [answer for answer in answers if not isinstance(answer, str)]
+        if known:
+            return max(known)[1]
+        raise ConnectionError(
+            f"none of the {len(answers)} Sentinels names a primary called {self._master!r}: "
+            f"{'; '.join(sorted({str(answer) for answer in answers}))}"
+        )
+
+    async def _ask(self, sentinel: Redis) -> tuple[int, Address] | str:
+        """Its configuration's epoch and the primary's address, or why there is no answer."""
+        try:
+            async with asyncio.timeout(ASK_S):
+                flat: Any = await sentinel.execute_command("SENTINEL", "MASTER", self._master)
+        except ResponseError as error:
+            return str(error)
+        except (RedisError, OSError, TimeoutError) as error:
+            return str(error) or "no answer in time"
+        facts = flat if isinstance(flat, dict) else dict(zip(flat[::2], flat[1::2], strict=True))
+        return int(facts[b"config-epoch"]), (facts[b"ip"].decode(), int(facts[b"port"]))
+
+
+class SentinelClient(Client):
+    """A client of whichever server is the primary now."""
+
+    primary: Primary
+
+    @classmethod
+    def named_by(cls, url: RedisUrl, *, reply_timeout_s: float) -> SentinelClient:
+        """The client of the primary that the URL's Sentinels name."""
+        client = cls.to(url.server_url(url.addresses[0]), reply_timeout_s=reply_timeout_s, connection=_FollowsPrimary)
+        sentinels = [Client.to(url.sentinel_url(address), reply_timeout_s=ASK_S) for address in url.addresses]
+        client.primary = Primary(url.master, sentinels, rng=random.Random())  # noqa: S311 (jitter)
+        return client
+
+    def doubt(self) -> None:
+        super().doubt()
+        self.primary.doubt()
+
+    async def aclose(self, close_connection_pool: bool | None = None) -> None:
+        await super().aclose(close_connection_pool)
+        await self.primary.aclose()
+
+
+class _FollowsPrimary:
+    """Mixed into a connection class: it goes to where the primary is when it is made."""
+
+    client: SentinelClient
+
+    async def connect(self) -> None:
+        connection: Any = super()
+        own: Any = self
+        if not own.is_connected:
+            own.host, own.port = await self.client.primary.locate()
+        await connection.connect()
