@@ -100,6 +100,11 @@ class Keyspace:
         return f"{self.prefix}replay:{replay_id}"
 
     @property
+    def events(self) -> str:
+        """The stream of what happened to jobs while somebody followed."""
+        return f"{self.prefix}events"
+
+    @property
     def replays(self) -> str:
         """Bulk replays under way; in the control partition only."""
         return f"{self.prefix}replays"

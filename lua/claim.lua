@@ -140,6 +140,7 @@ local function take(id, lane, k)
   leases[#leases + 1] = id
   ids[#ids + 1] = id
   reply(id, attempt, v[2], target, lane, key, previous, v[4], updated, suspect)
+  if followed then tell('started', id, lane, target, attempt) end
   if k then spend(k.target, k) end
   return 'taken'
 end

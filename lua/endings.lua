@@ -33,6 +33,7 @@ local function notify(id, job, status, reason, result, error)
   woken = true
   call('HSET', P .. 'j:' .. id, 'callback_id', new)
   bump('submitted', job.lane, CALLBACK_TARGET)
+  if followed then tell('accepted', new, job.lane, CALLBACK_TARGET) end
 end
 
 -- Removes all that is kept of a finished job, but its place in `dead` or `done`.
@@ -76,6 +77,7 @@ local function finish(id, job, status, reason, result, error)
   end
   ended[#ended + 1] = id
   bump(status, job.lane, job.target)
+  if followed then tell(status, id, job.lane, job.target, job.attempt, reason) end
   notify(id, job, status, reason, result, error)
   -- last, since of several that die in one ms it may be this one that goes
   if status == 'dead' then bury(id, job.target) end
@@ -102,6 +104,7 @@ local function replay_job(id, nonce, max_attempts)
   woken = true
   log(id, log_line('replayed', 0))
   bump('replayed', v[2], v[3])
+  if followed then tell('replayed', id, v[2], v[3]) end
   return 'replayed'
 end
 

@@ -376,5 +376,6 @@ local function commit()
   restore()
   flush_counters()
   tell_waiters()
+  if #events > 0 then write_events() end
   if woken then wake_one() end
 end

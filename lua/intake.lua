@@ -43,6 +43,7 @@ local function accept(seq, id, lane, target, key, priority, delay, run_at, expir
     waiting(lane, target, 1)
   end
   bump('submitted', lane, target)
+  if followed then tell('accepted', id, lane, target) end
   woken = true
   return status
 end

@@ -24,6 +24,7 @@
 --   dispatchers   ZSET    dispatchers by when their heartbeat runs out, in ms
 --   idle          ZSET    dispatchers whose last claim came back short, oldest first
 --   waiters       HASH    processes that wait for a job's end, by job id: names with commas
+--   events        STREAM  what happened to jobs while somebody followed them (`followed_until`, in conf), the last few
 --   replay:<id>   HASH    a bulk replay: what is asked for (control partition) and how far this partition is
 --   replays       ZSET    bulk replays under way, by when they began in ms (control partition)
 --
@@ -44,7 +45,8 @@ local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 local now_ms = floor(now_us / 1000)
 
-local conf = call('HMGET', P .. 'conf', 'min_writer', 'lanes', 'lanes_paused', 'lane_caps', 'dead_most')
+local conf = call('HMGET', P .. 'conf', 'min_writer', 'lanes', 'lanes_paused', 'lane_caps', 'dead_most',
+  'followed_until')
 if tonumber(conf[1] or 0) > SCHEMA then
   return redis.error_reply('GWSCHEMA the data needs a newer version of event-gateway than this one')
 end
@@ -52,6 +54,8 @@ local LANES = {} -- every lane ever used, in the order in which they were first 
 for lane in string.gmatch(conf[2] or '', '[^,]+') do LANES[#LANES + 1] = lane end
 local function lane_paused(lane) return conf[3] and string.find(conf[3], ',' .. lane .. ',', 1, true) end
 local DEAD_MOST = tonumber(conf[5] or 0) -- dead jobs kept of each target; 0: not said yet, so all
+
+local followed = tonumber(conf[6] or 0) > now_ms -- does anybody follow events (GET /events)?
 
 -- A number as decimal text: tostring() would give 3.51843733234e+15. A score may be passed as a number.
 local function text(number)
@@ -169,6 +173,25 @@ local function tell_waiters()
       end
     end
   end
+end
+
+local EVENTS_AN_ENTRY = 100
+local EVENT_ENTRIES = 2000 -- kept at most, and a node of the stream more
+local events = {}
+
+-- Notes an event for those who follow; call it only while `followed`, so that it costs nothing else. `note` is the
+-- reason of a death, or the delay in ms of a retry.
+local function tell(kind, id, lane, target, attempt, note)
+  events[#events + 1] = { kind, id, lane, target, tonumber(attempt or 0), note and tostring(note) or '' }
+end
+
+local function write_events()
+  for first = 1, #events, EVENTS_AN_ENTRY do
+    local part = {}
+    for i = first, math.min(first + EVENTS_AN_ENTRY - 1, #events) do part[#part + 1] = events[i] end
+    call('XADD', P .. 'events', 'MAXLEN', '~', EVENT_ENTRIES, '*', 'e', cmsgpack.pack({ now_ms, part }))
+  end
+  call('PEXPIREAT', P .. 'events', conf[6])
 end
 
 -- The reference to a lane's suspects stands at the first one's rank, or is gone.

@@ -22,6 +22,7 @@ for i = 1, #ids do
     call('HDEL', jk, 'token')
     unspend(job.target, key)
     bump('reclaimed', job.lane, job.target)
+    if followed then tell('reclaimed', id, job.lane, job.target, job.attempt) end
     log(id, log_line('reclaimed', job.attempt, of_attempt(job)))
     job.started = nil -- said; the job's end, if this is it, is none of an attempt
     if v[6] then

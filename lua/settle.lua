@@ -27,6 +27,7 @@ local function retry_later(id, job, delay_ms, error)
   call('ZADD', P .. 'due', now_us + delay_ms * 1000, id)
   log(id, log_line('retrying', job.attempt, of_attempt(job) .. ',"delay_ms":' .. text(delay_ms) .. (error ~= '' and (',"error":' .. error) or '')))
   bump('retried', job.lane, job.target)
+  if followed then tell('retrying', id, job.lane, job.target, job.attempt, text(delay_ms)) end
 end
 
 local function release(id, job)
@@ -35,6 +36,7 @@ local function release(id, job)
   unspend(job.target, job.key)
   make_ready(id, job.lane, job.target, job.key, call('HGET', P .. 'j:' .. id, 'rank'), job.suspect)
   log(id, log_line('released', job.attempt, of_attempt(job)))
+  if followed then tell('released', id, job.lane, job.target, job.attempt) end
   woken = true
 end
 

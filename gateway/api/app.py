@@ -31,6 +31,7 @@ from gateway.errors import NotFound, StoreError, StoreMismatch
 from gateway.registry import Registry
 from gateway.settings import Settings
 from gateway.store import Store
+from gateway.store.events import EventFeed
 from gateway.store.waits import Waits
 from gateway.submission import Catalog
 
@@ -58,6 +59,7 @@ def create_app(
         registry=registry,
         catalog=_catalog(settings, store, registry),
         waits=Waits(store),
+        events=EventFeed(store),
         gate=StoreGate(store),
         authoriser=Authoriser(settings.gateway, store),
         metrics=ApiMetrics(),
@@ -70,7 +72,7 @@ def create_app(
     async def lifespan(app: Starlette) -> AsyncIterator[dict[str, Any]]:
         try:
             async with _running(gateway):
-                yield {ON_DRAIN: gateway.waits.release}
+                yield {ON_DRAIN: lambda: _release(gateway)}
         finally:
             if close_store:
                 await store.aclose()
@@ -105,7 +107,14 @@ async def _running(gateway: Gateway) -> AsyncIterator[None]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await gateway.waits.aclose()
+        await gateway.events.aclose()
         await gateway.gate.aclose()
+
+
+def _release(gateway: Gateway) -> None:
+    """Lets everyone go who waits or follows: the process stops."""
+    gateway.waits.release()
+    gateway.events.release()
 
 
 def _catalog(settings: Settings, store: Store, registry: Registry) -> Catalog:

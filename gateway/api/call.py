@@ -19,6 +19,7 @@ from gateway.api.rejections import Rejections
 from gateway.registry import Registry
 from gateway.settings import Settings
 from gateway.store import Store
+from gateway.store.events import EventFeed
 from gateway.store.waits import Waits
 from gateway.submission import Catalog
 
@@ -37,6 +38,7 @@ class Gateway:
     registry: Registry
     catalog: Catalog
     waits: Waits
+    events: EventFeed
     gate: StoreGate
     authoriser: Authoriser
     metrics: ApiMetrics

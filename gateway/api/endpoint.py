@@ -11,7 +11,7 @@ from gateway.api.bodies import ClientGone, close_slowly
 from gateway.api.call import Call, Gateway
 from gateway.api.operations import ANY_METHOD, Operation
 from gateway.api.problems import Refused, problem_reply
-from gateway.api.reply import Reply, send_reply
+from gateway.api.reply import Reply, Stream, send_reply
 from gateway.errors import RequestError, StoreError, StoreFull
 
 log = structlog.get_logger(__name__)
@@ -33,12 +33,14 @@ class Endpoint:
         except ClientGone:
             return
         self._gateway.metrics.count_request(self.path, reply.status)
-        if reply.close and reply.status != 408:
+        if isinstance(reply, Stream):
+            await reply.run(scope, receive, send)
+        elif reply.close and reply.status != 408:
             await close_slowly(reply, receive, send)
         else:
             await send_reply(reply, send)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Reply:
+    async def _answer(self, scope: Scope, receive: Receive) -> Reply | Stream:
         try:
             operation = self._operation(scope["method"])
             call = Call(self._gateway, scope, receive)

@@ -44,6 +44,7 @@ class ApiMetrics:
             registry=self.registry,
         )
         self._lag = Gauge("gateway_loop_lag_seconds", "How late the event loop last was", registry=self.registry)
+        self._streams = Gauge("gateway_event_streams", "Streams of events that are open", registry=self.registry)
         self._children: dict[tuple[str, int], Counter] = {}
 
     def count_request(self, route: str, status: int) -> None:
@@ -61,7 +62,8 @@ class ApiMetrics:
     def count_rejected_delivery(self, trigger: str, reason: str) -> None:
         self._rejected_deliveries.labels(trigger, reason if reason in REASONS else "other").inc()
 
-    def render(self, *, lag_s: float) -> bytes:
+    def render(self, *, lag_s: float, streams: int) -> bytes:
         """What this process counts, in the Prometheus text format."""
         self._lag.set(lag_s)
+        self._streams.set(streams)
         return generate_latest(self.registry)

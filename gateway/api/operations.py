@@ -6,14 +6,28 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.api import dlq, health, hooks, installation, jobs, keys, models, replays, schedules, scrape, targets
+from gateway.api import (
+    dlq,
+    events,
+    health,
+    hooks,
+    installation,
+    jobs,
+    keys,
+    models,
+    replays,
+    schedules,
+    scrape,
+    targets,
+)
 from gateway.api.call import Call
-from gateway.api.reply import Reply
+from gateway.api.reply import Reply, Stream
 from gateway.apikeys import Scope
 from gateway.schedules import ScheduleBody
+from gateway.store.follower import KINDS
 from gateway.submission import SubmitBody
 
-Handler = Callable[[Call], Awaitable[Reply]]
+Handler = Callable[[Call], Awaitable[Reply | Stream]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +62,12 @@ _JOBS_QUERY = {
     **_PAGE,
 }
 _DLQ_QUERY = {"target": "of this target only", "reason": "dead for this reason only", **_PAGE}
+_EVENTS_QUERY = {
+    "type": "of these types only, with commas: " + ", ".join(KINDS),
+    "target": "of this target only",
+    "lane": "of this lane only",
+    "job_id": "of this job only",
+}
 _SUBMITTED = {202: models.Accepted, 200: (models.Accepted, models.JobRecord)}
 _SUBMIT_HEADERS = {
     "Idempotency-Key": "instead of idempotency_key in the body",
@@ -141,6 +161,10 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("GET", "/apikeys", keys.list_all, "admin", "The API keys", {200: models.Keys}),
     Operation("POST", "/apikeys", keys.create, "admin", "Make an API key", {201: models.MadeKey}, keys.NewKey),
     Operation("DELETE", "/apikeys/{key_id}", keys.delete, "admin", "Delete an API key", {204: None}),
+    Operation(
+        "GET", "/events", events.follow, "read", "Follow events as they happen (server-sent events)", {200: None},
+        query=_EVENTS_QUERY, headers={"Last-Event-ID": "go on after this event"},
+    ),
     Operation("GET", "/metrics", scrape.scrape, "read", "Metrics for Prometheus", {200: None}),
     *(
         Operation("GET", path, health.livez, None, "Is the process alive?", {200: models.Alive}, store=False)

@@ -25,6 +25,10 @@ ON_DRAIN = "on_drain"
 under way."""
 
 
+ABORT = "gateway.abort"
+"""In a request's scope: drops its connection at once, with what is still to be sent."""
+
+
 class TooManyPipelined(Exception):
     """A connection sent too many requests ahead of their answers."""
 
@@ -55,6 +59,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        # what one's own close() cannot do: end a connection whose client takes nothing more
+        self.scope[ABORT] = self.transport.abort  # type: ignore[literal-required]
         if self._head_timer is None:
             self._await_head()
 

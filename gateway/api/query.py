@@ -45,6 +45,13 @@ class Query:
             self._faults.append(Fault(name, f"{value[:64]!r} is none of them; {mend_name(value[:64], choices)}"))
         return value
 
+    def some_of(self, name: str, choices: Sequence[str]) -> frozenset[str]:
+        """Values with commas between; none for all."""
+        found = frozenset(filter(None, (self.text(name) or "").split(",")))
+        for value in sorted(found.difference(choices)):
+            self._faults.append(Fault(name, f"{value[:64]!r} is none of them; {mend_name(value[:64], choices)}"))
+        return found
+
     def status(self) -> Status | None:
         return _STATUSES.get(self.one_of("status", tuple(_STATUSES)) or "")
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from starlette.types import Send
+from starlette.types import Receive, Scope, Send
 
 JSON = b"application/json"
 
@@ -20,6 +21,14 @@ class Reply:
     content_type: bytes = JSON
     headers: tuple[tuple[bytes, bytes], ...] = ()
     close: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """An answer without an end of its own: `run` sends all of it, and returns when it is over or the client is gone."""
+
+    run: Callable[[Scope, Receive, Send], Awaitable[None]]
+    status: int = 200
 
 
 def json_reply(value: Any, status: int = 200) -> Reply:

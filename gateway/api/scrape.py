@@ -15,4 +15,5 @@ async def scrape(call: Call) -> Reply:
     gateway = call.gateway
     targets = [*gateway.registry.targets, CALLBACK_TARGET]
     figures = await call.in_time(lambda: read_figures(gateway.store, targets))
-    return Reply(200, figures + gateway.metrics.render(lag_s=gateway.lag.seconds), CONTENT_TYPE_PLAIN_0_0_4.encode())
+    own = gateway.metrics.render(lag_s=gateway.lag.seconds, streams=gateway.events.followers)
+    return Reply(200, figures + own, CONTENT_TYPE_PLAIN_0_0_4.encode())

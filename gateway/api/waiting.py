@@ -21,7 +21,7 @@ async def await_record(call: Call, job_id: str, wait_s: int) -> Record | None:
     None if it cannot be read: the job was taken in all the same. Raises ClientGone if nobody waits any more.
     """
     over = asyncio.ensure_future(call.gateway.waits.until_over(job_id, wait_s))
-    gone = asyncio.ensure_future(_client_gone(call.receive))
+    gone = asyncio.ensure_future(client_gone(call.receive))
     try:
         await asyncio.wait([over, gone], return_when=asyncio.FIRST_COMPLETED)
         if not over.done():
@@ -41,6 +41,7 @@ async def await_record(call: Call, job_id: str, wait_s: int) -> Record | None:
         return None
 
 
-async def _client_gone(receive: Receive) -> None:
+async def client_gone(receive: Receive) -> None:
+    """Returns once the client has closed its connection."""
     while (await receive())["type"] != "http.disconnect":
         pass
