@@ -29,6 +29,8 @@ ENV PATH=/opt/gateway/bin:$PATH \
     GATEWAY_GATEWAY_HOST=0.0.0.0 \
     GATEWAY_GATEWAY_LOG_FORMAT=json
 WORKDIR /app
+# a volume that is mounted here on Fargate gets these permissions, and not root's
+VOLUME ["/tmp"]
 USER 10001:10001
 EXPOSE 8080 8081
 STOPSIGNAL SIGTERM

@@ -37,6 +37,7 @@ class Machine:
         draw = random.Random()
         self._net = f"127.{draw.randrange(1, 255)}.{draw.randrange(1, 255)}"
         self._hosts: dict[str, str] = {}
+        self.servers: dict[str, str] = {}
         self._started: list[Process] = []
         self._bin = folder / "bin"
         self._bin.mkdir()
@@ -113,10 +114,10 @@ class Machine:
 
         until_sync(well, timeout_s=READY_S, every_s=0.1)
 
-    def api(self, program: Program) -> httpx.Client:
+    def api(self, program: Program, *, key: str = KEY) -> httpx.Client:
         """A client of the gateway that the program is."""
         url = f"http://{self.address(program.role)}:8080"
-        return httpx.Client(base_url=url, headers={"Authorization": f"Bearer {KEY}"}, timeout=10, trust_env=False)
+        return httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=30, trust_env=False)
 
     def _command(self, program: Program) -> list[str]:
         return [word.replace("0.0.0.0", self.address(program.role)) for word in program.command]

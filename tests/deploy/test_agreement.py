@@ -13,11 +13,12 @@ from gateway.api.operations import OPERATIONS
 from gateway.cli import app
 from gateway.settings import Settings, load
 from gateway.supervisor import Patience
+from tests.deploy import terraform
 from tests.deploy.programs import Program, from_compose, from_dockerfile, from_procfile, from_systemd, programs
 from tests.documents import ROOT
 
-PROGRAMS = programs()
-SERVES_METRICS = "GATEWAY_GATEWAY_DISPATCHER_HOST"
+ON_AWS = [*terraform.programs(terraform.read(terraform.MODULE), **terraform.GIVEN)]
+PROGRAMS = [*programs(), *ON_AWS]
 
 
 def settings_of(program: Program) -> Settings:
@@ -70,7 +71,8 @@ def test_stop_is_the_signal_that_drains_and_leaves_time_for_it(program: Program)
 
 
 def test_every_place_runs_both_roles() -> None:
-    for found in (from_dockerfile(), from_procfile(), from_systemd(), from_compose("", (ROOT / "docker-compose.yml",))):
+    compose = from_compose("", (ROOT / "docker-compose.yml",))
+    for found in (from_dockerfile(), from_procfile(), from_systemd(), compose, ON_AWS):
         assert sorted(program.role for program in found) == ["dispatcher", "gateway"]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.deploy import compose
+from tests.deploy import compose, terraform
 from tests.deploy.machine import Machine
 from tests.deploy.programs import from_compose
 from tests.documents import ROOT, free_port
@@ -41,6 +41,31 @@ def test_compose_starts_what_runs_a_job(name: str, tmp_path: Path) -> None:
         with machine.api(gateway) as api:
             assert api.get("/jobs", headers={"Authorization": ""}).status_code == 401
             run_job(api, name)
+        for program, process in running:
+            assert process.stop(program.stop_s or 0) == 0
+
+
+@pytest.mark.parametrize("cluster", [False])
+def test_terraform_starts_what_runs_a_job(cluster: bool, tmp_path: Path) -> None:
+    """Against a Valkey that knows the module's user, with its rights; it speaks no TLS, so the scheme loses an `s`."""
+    found = terraform.read(terraform.MODULE)
+    user = found.resources["aws_elasticache_user.gateway"]
+    with Server(cluster=cluster, tcp=True) as server, Machine(tmp_path) as machine:
+        with server.client() as client:
+            rights = found.value(user["access_string"]).split()
+            client.execute_command("ACL", "SETUSER", found.value(user["user_name"]), f">{'p' * 40}", *rights)
+            client.execute_command("ACL", "SETUSER", "default", "off")
+        given = terraform.GIVEN | {"var_cluster_mode": cluster, "local_redis_port": server.port}
+        given |= dict.fromkeys((name for name in given if name.endswith("endpoint_address")), "127.0.0.1")
+        running = []
+        for program in terraform.programs(found, **given):
+            plain = program.environment["GATEWAY_REDIS_URL"].replace("rediss", "redis", 1)
+            program.environment["GATEWAY_REDIS_URL"] = plain
+            running.append((program, machine.run(program)))
+        for program, process in running:
+            machine.await_ready(program, process)
+        with machine.api(running[0][0], key=f"gwk_aws_{'k' * 43}") as api:
+            run_job(api, "terraform")
         for program, process in running:
             assert process.stop(program.stop_s or 0) == 0
 
