@@ -6,13 +6,19 @@ from collections.abc import Mapping
 
 from gateway.settings import Settings
 from gateway.store import Store
-from gateway.store.connection import connect
+from gateway.store.connection import REPLY_TIMEOUT_S, connect
 
 
-def make_store(settings: Settings, redis_url: str, *, flows: Mapping[str, Mapping[str, int]] | None = None) -> Store:
+def make_store(
+    settings: Settings,
+    redis_url: str,
+    *,
+    flows: Mapping[str, Mapping[str, int]] | None = None,
+    reply_timeout_s: float = REPLY_TIMEOUT_S,
+) -> Store:
     """The store, not connected yet: `await store.configure()` is what may fail. `flows` as the registry has them."""
     store = Store(
-        connect(redis_url),
+        connect(redis_url, reply_timeout_s=reply_timeout_s),
         namespace=settings.gateway.namespace,
         partitions=settings.partitions,
         lanes=settings.lanes.order,

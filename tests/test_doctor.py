@@ -29,7 +29,8 @@ def test_doctor_finds_nothing_when_all_is_well(tmp_path: Path, valkey_server: Se
     (tmp_path / "gateway.toml").write_text(TARGET)
     done = doctor(tmp_path, valkey_server.url, namespace)
     assert done.returncode == 0, done.stderr
-    assert [line.split()[:2] for line in done.stdout.splitlines()] == [["ok", "configuration:"], ["ok", "redis:"]]
+    told = [line.split()[:2] for line in done.stdout.splitlines()]
+    assert told == [["ok", "configuration:"], ["ok", "redis:"], ["ok", "data:"]]
 
 
 def test_doctor_tells_every_fault_and_goes_on_when_a_check_fails(tmp_path: Path, namespace: str) -> None:
@@ -37,5 +38,28 @@ def test_doctor_tells_every_fault_and_goes_on_when_a_check_fails(tmp_path: Path,
     done = doctor(tmp_path, f"unix://{tmp_path}/none.sock", namespace, "--json")
     assert done.returncode == 1
     found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [(each["check"], each["level"]) for each in found] == [("configuration", "fault"), ("redis", "fault")]
+    assert [(each["check"], each["level"]) for each in found] == [
+        ("configuration", "fault"),
+        ("redis", "fault"),
+        ("data", "fault"),
+    ]
     assert "pithon" in found[0]["detail"]
+
+
+def test_doctor_mends_only_when_it_is_asked_to(tmp_path: Path, valkey_server: Server, namespace: str) -> None:
+    (tmp_path / "gateway.toml").write_text(TARGET + "limit = { concurrency = 1 }")
+    assert doctor(tmp_path, valkey_server.url, namespace).returncode == 0
+    prefix = f"gw:{{{namespace}:0}}:"
+    with valkey_server.client() as client:
+        client.hset(f"{prefix}ft:resize", "running", "3")
+        client.zadd(f"{prefix}leases", {"01a22780-5329-7d03-8458-4c0287d2a700": 1})
+    for _ in range(2):
+        done = doctor(tmp_path, valkey_server.url, namespace)
+        assert done.returncode == 1
+        assert done.stdout.count("fault    data:") == 3  # with three running, the target should also be blocked
+        assert "gateway doctor --repair" in done.stdout
+    done = doctor(tmp_path, valkey_server.url, namespace, "--repair", "--stopped")
+    assert done.returncode == 0, done.stdout
+    assert "is in leases, and there is no such job" in done.stdout
+    assert "nothing is wrong any more" in done.stdout
+    assert doctor(tmp_path, valkey_server.url, namespace).returncode == 0

@@ -62,6 +62,10 @@ GOOD: dict[str, list[Arg]] = {
     "configure": [1, "", "10", "-", "low"],
     "flow_control": ["t", "concurrency", 2],
     "lane_control": ["low", 1],
+    "repair_jobs": ["0", JOB_ID],
+    "repair_index": ["1", "lane:low", JOB_ID],
+    "repair_flows": ["1", 1000, "t", "k"],
+    "repair_lane": ["1", 1000, "low"],
     "schedule_put": ["n", "{}", "1", "r1", "* * * * *|UTC|0", "api", 0, 60_000, 60_000, 10, 0],
     "schedule_pause": ["n", 1, 60_000, 60_000],
     "schedule_remove": ["n", "api"],
@@ -81,6 +85,9 @@ REQUIRED = {name: len(args) for name, args in GOOD.items()} | {
     "lookup": 1,
     "targets": 0,
     "flow_control": 1,
+    "repair_jobs": 1,
+    "repair_index": 2,
+    "repair_flows": 3,
 }
 NUMERIC: dict[str, Sequence[int]] = {
     "claim": (2, 3, 4, 5, 6),
@@ -100,6 +107,8 @@ NUMERIC: dict[str, Sequence[int]] = {
     "schedule_due": (0,),
     "schedule_list": (2,),
     "schedule_fire": (3, 4, 5, 11),
+    "repair_flows": (1,),
+    "repair_lane": (1,),
 }
 BATCHES: dict[str, tuple[int, tuple[object, ...]]] = {
     "submit": (0, KEYED),
@@ -115,6 +124,10 @@ OTHERWISE: dict[str, list[list[Arg]]] = {
     "configure": [[1, "", "x", "", "low"]],
     "flow_control": [["t", "concurrency"], ["t", "speed", 1]],
     "lane_control": [["low", 2], ["low", "yes"]],
+    "repair_jobs": [["2", JOB_ID], ["yes", JOB_ID]],
+    "repair_index": [["2", "lane:low", JOB_ID]],
+    "repair_flows": [["2", 1000, "t"]],
+    "repair_lane": [["2", 1000, "low"]],
     "schedule_put": [
         ["n", "{}", "1", "r1", "timing", "someone", 0, 60_000, 60_000, 10, 0],
         ["n", "{}", "1", "r1", "timing", "api", 2, 60_000, 60_000, 10, 0],

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from gateway.jobs import CALLBACK_TARGET, Callback, CallbackEvent, Idempotency, Options, Settlement, Submission
 from tests.model import draws
 from tests.model.claims import Claim
+from tests.model.doctor import examine
 from tests.model.drain import drain
 from tests.model.draws import Ending, Order
 from tests.model.driver import LANES, Driver, Tally
@@ -173,6 +174,7 @@ class Life(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Whatever happened: with every pause lifted, all that waits gets done, and nothing is left of it."""
         if self.driver.sound:
+            examine(self.driver)
             drain(self.driver)
 
     def _submit(self, jobs: list[Submission]) -> None:

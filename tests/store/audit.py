@@ -18,7 +18,7 @@ async def audit(site: Site) -> None:
     by = Counter(record.status for record in records)
     seen = await site.store.inspect()
     assert sum(lane.pending for lane in seen.lanes.values()) == by[Status.PENDING]
-    assert seen.due == by[Status.SCHEDULED] + by[Status.RETRYING]
+    assert seen.due == by[Status.SCHEDULED] + by[Status.RETRYING] + await _timers(site)
     assert seen.running == by[Status.RUNNING]
     assert seen.dead == by[Status.DEAD]
     assert seen.finished == by[Status.SUCCEEDED] + by[Status.CANCELLED]
@@ -27,3 +27,9 @@ async def audit(site: Site) -> None:
     waiting = sum(by[status] for status in Status if not status.finished)
     assert began == ended + waiting, f"{began} submitted and replayed, {ended} ended, {waiting} under way"
     assert await site.count("evicted") == ended - await site.count("replayed") - sum(by[status] for status in ENDS)
+
+
+async def _timers(site: Site) -> int:
+    """Timers of flows, which wait in `due` too."""
+    members = [await site.store.client.zrange(f"{each.prefix}due", 0, -1) for each in site.store.keyspaces]
+    return sum(member.startswith(b"~") for each in members for member in each)

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from gateway.cli.doctor.configuration import check_configuration
+from gateway.cli.doctor.data import check_data
 from gateway.cli.doctor.finding import Finding, Patient
 from gateway.cli.doctor.server import check_server
 from gateway.cli.environment import load_settings, redis_url, with_redis
@@ -24,20 +25,29 @@ Check = Callable[[Patient], AsyncIterator[Finding]]
 CHECKS: dict[str, Check] = {
     "configuration": check_configuration,
     "redis": check_server,
+    "data": check_data,
 }
 """Every check by its name, in the order in which they run."""
 
+REPLY_S = 5.0
+STOPPED_REPLY_S = 300.0
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, a line for each finding.")]
+Repair = Annotated[bool, typer.Option("--repair", help="Mend what is wrong in the data; others may go on working.")]
+Stopped = Annotated[
+    bool, typer.Option("--stopped", help="Gateways and dispatchers are stopped: count however much there is.")
+]
 
 
-def doctor(as_json: AsJson = False) -> None:
-    """Examines the configuration and Redis. Exits with 1 if there is a fault."""
+def doctor(repair: Repair = False, stopped: Stopped = False, as_json: AsJson = False) -> None:
+    """Examines the configuration, Redis and the data in it. Exits with 1 if there is a fault."""
     settings = with_redis(load_settings())
 
     async def examine() -> bool:
-        store = make_store(settings, redis_url(settings), flows=_flows(settings))
+        reply_s = STOPPED_REPLY_S if stopped else REPLY_S
+        store = make_store(settings, redis_url(settings), flows=_flows(settings), reply_timeout_s=reply_s)
         try:
-            return await _run(Patient(settings, store), as_json=as_json)
+            return await _run(Patient(settings, store, repair, stopped), as_json=as_json)
         finally:
             await store.aclose()
 

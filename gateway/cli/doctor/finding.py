@@ -21,7 +21,12 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Patient:
-    """What is examined. The store is not connected yet, and Redis may be away."""
+    """What is examined, and how. The store is not connected yet, and Redis may be away."""
 
     settings: Settings
     store: Store
+    repair: bool = False
+    """Mend what can be mended."""
+
+    stopped: bool = False
+    """Nothing else works on the data, so it may be blocked for as long as it takes."""
