@@ -5,7 +5,7 @@ Everything that a plugin author needs is importable from here.
 
 from __future__ import annotations
 
-from gateway import signing
+from gateway import schemes, signing
 from gateway.context import Context
 from gateway.declared import lifespan, lifespans_in, target
 from gateway.durations import Duration
@@ -50,6 +50,7 @@ __all__ = [
     "hookimpl",
     "lifespan",
     "lifespans_in",
+    "schemes",
     "signing",
     "target",
 ]

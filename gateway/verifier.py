@@ -40,24 +40,29 @@ class WebhookRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
-    """A verified delivery: `id` is what it is deduplicated by (None: not at all), `event` its type if it says one.
-
-    `body` is what routes see where the verifier had to unwrap it (a form field's JSON); None: the request's own.
-    """
-
-    id: str | None
-    event: str = ""
-    body: bytes | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class HandshakeResponse:
     """A provider's handshake answered: sent as it is, and no job is made."""
 
     status: int = 200
     body: bytes = b""
     headers: tuple[tuple[str, str], ...] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A verified delivery: `id` is what it is deduplicated by (None: not at all), `event` its type if it says one.
+
+    `body` is what routes see where the verifier had to unwrap it (a form field's JSON); None: the request's own.
+    `form` are the fields of a form body, in order. `answer` is sent instead of making jobs: a handshake that had to be
+    verified first. `item_fields` (`a.b`) together name an item of an array body, for routes that take them one by one.
+    """
+
+    id: str | None
+    event: str = ""
+    body: bytes | None = None
+    form: tuple[tuple[str, str], ...] | None = None
+    answer: HandshakeResponse | None = None
+    item_fields: tuple[str, ...] = ()
 
 
 REASONS = ("no_signature", "malformed", "mismatch", "timestamp", "body")
@@ -72,6 +77,10 @@ class Verifier(ABC, Generic[C]):
 
     name: ClassVar[str]
     Config: ClassVar[type[msgspec.Struct]]
+    body_limit: ClassVar[int | None] = None
+    """The most bytes that the provider says it sends; None: it says nothing, and the gateway's own limit holds."""
+    body_format: ClassVar[str] = "json"
+    """How routes see a body whose verifier does not say it in its deliveries: `json`, `form` or `cloudevents`."""
 
     def __init__(self, config: C) -> None:
         self.config = config
@@ -82,4 +91,9 @@ class Verifier(ABC, Generic[C]):
 
     def handshake(self, request: WebhookRequest) -> HandshakeResponse | None:
         """The answer to a provider's handshake, or None if this request is an ordinary delivery."""
+        return None
+
+    def sign(self, request: WebhookRequest, now: float, *, event: str = "") -> WebhookRequest | None:
+        """The request as the provider would send it at `now`, for a delivery to oneself; None if only the provider can
+        sign. What `event` becomes is the provider's way of telling it."""
         return None

@@ -8,86 +8,45 @@ body can send it again under a GUID or an event name of their own, so a route th
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import re
-from collections.abc import Iterable
 from typing import Any
-from urllib.parse import unquote_to_bytes
 
-import msgspec
+from gateway import Delivery, Settings, Verifier, WebhookRequest, hookimpl, schemes
 
-from gateway import Delivery, Rejected, Secret, Settings, Verifier, WebhookRequest, hookimpl
+SHA256 = schemes.Scheme(
+    header="x-hub-signature-256",
+    prefix="sha256=",
+    id_header="x-github-delivery",
+    dedupe_body=True,
+    event_header="x-github-event",
+    body_format="either",
+    form_field="payload",
+)
+SHA1 = schemes.changed(SHA256, header="x-hub-signature", prefix="sha1=", algorithm="sha1")
 
-_SHA256 = ("x-hub-signature-256", re.compile(r"sha256=([0-9a-fA-F]{64})", re.ASCII), "sha256")
-_SHA1 = ("x-hub-signature", re.compile(r"sha1=([0-9a-fA-F]{40})", re.ASCII), "sha1")
-_LABEL = re.compile(r"[\x21-\x7e]{0,128}")
-_FORM_FIELD = b"payload="
 
-
-class GithubConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class GithubConfig(schemes.SecretsConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The trigger's secrets (several during a rotation); `allow_sha1` takes deliveries that carry no SHA-256."""
 
-    secrets: tuple[Secret, ...]
     allow_sha1: bool = False
 
-    def __post_init__(self) -> None:
-        if not self.secrets or not all(secret.reveal() for secret in self.secrets):
-            raise ValueError("secrets needs at least one secret, and none may be empty")
 
-
-class GithubVerifier(Verifier[GithubConfig]):
+class GithubVerifier(schemes.SchemeVerifier[GithubConfig]):
     """Checks a GitHub webhook; JSON and form-encoded deliveries give routes the same body."""
 
     name = "github"
     Config = GithubConfig
+    scheme = SHA256
+    body_limit = 25 * 1024 * 1024
 
     def __init__(self, config: GithubConfig) -> None:
         super().__init__(config)
-        self._keys = [secret.reveal().encode() for secret in config.secrets]
+        self._by_sha1 = schemes.Check(SHA1, secrets=config.secrets)
 
     def verify(self, request: WebhookRequest, now: float) -> Delivery:
-        """The delivery, its event from `X-GitHub-Event`; there is no timestamp, so `now` does not matter."""
-        header, pattern, algorithm = self._scheme(request)
-        found = pattern.fullmatch(request.one(header))
-        if found is None:
-            raise Rejected("malformed")
-        if not _matches(self._keys, request.body, bytes.fromhex(found[1]), algorithm=algorithm):
-            raise Rejected("mismatch")
-        guid = _label(request, "x-github-delivery")
-        digest = hashlib.sha256(request.body).hexdigest()[:32]
-        return Delivery(f"{guid}:{digest}", _label(request, "x-github-event"), _form_json(request.body))
-
-    def _scheme(self, request: WebhookRequest) -> tuple[str, re.Pattern[str], str]:
         """SHA-1 only if it is allowed and nothing better came: a bad SHA-256 never falls back to it."""
-        if self.config.allow_sha1 and not request.values(_SHA256[0]):
-            return _SHA1
-        return _SHA256
-
-
-def _matches(keys: Iterable[bytes], body: bytes, signature: bytes, *, algorithm: str) -> bool:
-    """Whether any key made the signature; tries all of them, so that time does not tell which."""
-    return sum(hmac.compare_digest(hmac.digest(key, body, algorithm), signature) for key in keys) > 0
-
-
-def _label(request: WebhookRequest, header: str) -> str:
-    """An unsigned header that is only passed on: empty if it is missing, never anything but printable ASCII."""
-    if not request.values(header):
-        return ""
-    if _LABEL.fullmatch(value := request.one(header)) is None:
-        raise Rejected("malformed")
-    return value
-
-
-def _form_json(body: bytes) -> bytes | None:
-    """The JSON of a form-encoded delivery (`payload=…`, one field), None for any other body.
-
-    Told from the signed bytes, not from the unsigned `Content-Type`: no JSON text starts with `payload=`, and a
-    sender of the header must not be able to choose how a signed body is read.
-    """
-    if not body.startswith(_FORM_FIELD) or b"&" in body:
-        return None
-    return unquote_to_bytes(body[len(_FORM_FIELD) :].replace(b"+", b" "))
+        if self.config.allow_sha1 and not request.values(SHA256.header):
+            return self._by_sha1(request, now)
+        return super().verify(request, now)
 
 
 @hookimpl

@@ -7,13 +7,16 @@ sender's public `whpk_…` for `v1a`; list several during a rotation.
 
 from __future__ import annotations
 
+import uuid
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from gateway import Delivery, Duration, Secret, Settings, Verifier, WebhookRequest, hookimpl, signing
+from gateway import Delivery, Duration, Secret, Settings, Verifier, WebhookRequest, hookimpl, schemes, signing
 
 _NAMES = ("id", "timestamp", "signature")
+_EVENT = schemes.BodyFields(("type",))
 
 
 class StandardConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -52,7 +55,23 @@ class StandardVerifier(Verifier[StandardConfig]):
             now=now,
             tolerance_s=self.config.tolerance,
         )
-        return Delivery(request.one(f"{family}-id"))
+        event = schemes.as_label(_EVENT.read(request.body).get("type"))
+        return Delivery(request.one(f"{family}-id"), event)
+
+    def sign(self, request: WebhookRequest, now: float, *, event: str = "") -> WebhookRequest | None:
+        """The request signed with the first `whsec_` secret; None where there are public keys only."""
+        if not self._secrets:
+            return None
+        message_id = f"msg_{uuid.uuid4().hex}"
+        signature = signing.sign(message_id, int(now), request.body, secrets=self._secrets[:1])
+        own = {"webhook-id": message_id, "webhook-timestamp": str(int(now)), "webhook-signature": signature}
+        return replace(request, headers=(*request.headers, *own.items()))
+
+
+class SvixVerifier(StandardVerifier):
+    """The same, under the name of who invented it."""
+
+    name = "svix"
 
 
 def _is_public(secret: Secret) -> bool:
@@ -71,5 +90,5 @@ def _check_key(secret: Secret) -> None:
 
 @hookimpl
 def register_verifiers(settings: Settings) -> list[type[Verifier[Any]]]:
-    """Offers `standard`."""
-    return [StandardVerifier]
+    """Offers `standard` and `svix`."""
+    return [StandardVerifier, SvixVerifier]

@@ -17,6 +17,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from gateway import schemes
 from gateway.durations import Duration, parse_duration
 from gateway.errors import ConfigError, NotFound, PluginError
 from gateway.events import JobEvent
@@ -25,9 +26,13 @@ from gateway.jobs import CALLBACK_TARGET
 from gateway.registry import Registry
 from gateway.registry.builtins import BUILT_IN, import_builtin
 from gateway.secret import Secret
-from gateway.settings import Settings, load, read_target
+from gateway.settings import Settings, field_names, load, read_target
 
 ROOT = Path(__file__).parent.parent
+BUILT_IN_COUNT = sum(map(len, BUILT_IN.values()))
+SHARED = "preset"
+"""In the documentation's table: the keys that presets share."""
+
 DOCS = ROOT / "docs" / "configuration.md"
 WHSEC = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 JOB = Job("id", "t", "default", "", 5, 0, (), "")
@@ -99,7 +104,7 @@ def test_built_in_plugins_load_and_tell_what_they_bring(tmp_path: Path) -> None:
     ]
     assert {plugin.source for plugin in registry.plugins} == {"built-in"}
     assert set(registry.executors) == {"python", "http", "command"}
-    assert set(registry.verifiers) == {"github", "standard", "hmac"}
+    assert {"github", "standard", "hmac", "stripe", "none"} < set(registry.verifiers)
     assert not registry.listening
 
 
@@ -112,7 +117,7 @@ def test_plugin_of_the_working_directory_loads(tmp_path: Path) -> None:
 def test_plugin_with_an_entry_point_loads_once_and_has_a_version(tmp_path: Path) -> None:
     install(tmp_path, "plugshop", "plug_mail")
     registry = build(tmp_path, plug_mail=OFFER)
-    named = [(plugin.name, plugin.source, plugin.version) for plugin in registry.plugins[6:]]
+    named = [(plugin.name, plugin.source, plugin.version) for plugin in registry.plugins[BUILT_IN_COUNT:]]
     assert named == [("plugshop", "entry point", "1.2")]
 
 
@@ -120,8 +125,8 @@ def test_gateway_plugins_restricts_what_loads_beside_the_built_in_ones(tmp_path:
     install(tmp_path, "plugshop", "plug_shop")
     (tmp_path / "plug_shop.py").write_text("raise SystemExit('must not be imported')")
     registry = build(tmp_path, plug_mail=OFFER, environ={"GATEWAY_PLUGINS": "plug_mail"})
-    assert [plugin.name for plugin in registry.plugins[6:]] == ["plug_mail"]
-    assert len(build(tmp_path, plug_mail=OFFER, environ={"GATEWAY_PLUGINS": ","}).plugins) == 6
+    assert [plugin.name for plugin in registry.plugins[BUILT_IN_COUNT:]] == ["plug_mail"]
+    assert len(build(tmp_path, plug_mail=OFFER, environ={"GATEWAY_PLUGINS": ","}).plugins) == BUILT_IN_COUNT
 
 
 def test_gateway_plugins_that_names_no_plugin_is_an_error(tmp_path: Path) -> None:
@@ -488,11 +493,14 @@ def test_an_inner_name_that_leads_elsewhere_is_refused(tmp_path: Path, monkeypat
 
 def test_documentation_has_every_key_of_the_built_in_executors_and_verifiers() -> None:
     registry = Registry.build(Settings())
-    row = re.compile(r"^\| `(\w+)` \| `(?!GATEWAY_)(\w+)` \| (?:`(.+?)`|–|required) \|", re.MULTILINE)
+    row = re.compile(r"^\| `([\w-]+)` \| `(?!GATEWAY_)(\w+)` \| (?:`(.+?)`|–|required) \|", re.MULTILINE)
     rows = {(owner, key): default for owner, key, default in row.findall(DOCS.read_text())}
+    offers: dict[str, Any] = {
+        **registry.executors,
+        **{_owner(name): offer for name, offer in registry.verifiers.items()},
+    }
     fields = {
-        (name, field.encode_name): field
-        for offers in (registry.executors, registry.verifiers)
+        (SHARED if field.encode_name in _shared(offer.Config) else name, field.encode_name): field
         for name, offer in offers.items()
         for field in msgspec.structs.fields(offer.Config)
     }
@@ -502,6 +510,17 @@ def test_documentation_has_every_key_of_the_built_in_executors_and_verifiers() -
             assert default_of(field) == documented_value(rows[at], field), at
         else:
             assert default_of(field) in (None, msgspec.NODEFAULT), at
+
+
+def _owner(verifier: str) -> str:
+    """Whose rows a verifier's keys stand in, where two have the same."""
+    return {"svix": "standard", "public-key": "hmac"}.get(verifier, verifier)
+
+
+def _shared(config: type[msgspec.Struct]) -> set[str]:
+    """The keys of a configuration that it has in common with other presets."""
+    kinds = (schemes.TimedUrlConfig, schemes.UrlConfig, schemes.TimedConfig, schemes.LabelConfig, schemes.SecretsConfig)
+    return {name for kind in kinds if issubclass(config, kind) for name in field_names(kind)}
 
 
 def default_of(field: Any) -> Any:

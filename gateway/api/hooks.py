@@ -24,18 +24,19 @@ async def receive(call: Call) -> Reply:
     trigger = gateway.registry.triggers.get(name)
     if trigger is None:
         raise NotFound(f"no trigger named {name[:64]!r}")
-    request = await _request(call, name)
+    request = await _request(call, trigger)
     try:
         answer = trigger.verifier.handshake(request)
-        if answer is not None:
-            gateway.metrics.count_delivery(name, "handshake")
-            return _handshake(answer)
-        delivery = trigger.verifier.verify(request, gateway.clock())
+        delivery = None if answer is not None else trigger.verifier.verify(request, gateway.clock())
     except Rejected as error:
         gateway.metrics.count_delivery(name, "rejected")
         gateway.metrics.count_rejected_delivery(name, error.reason)
         gateway.rejections.tell(name, error.reason, now_s=gateway.clock())
         raise Refused(401, "the delivery does not verify") from error
+    answer = delivery.answer if delivery is not None else answer
+    if answer is not None or delivery is None:
+        gateway.metrics.count_delivery(name, "handshake")
+        return _handshake(answer or HandshakeResponse())
     return await _deliver(call, trigger, request, delivery)
 
 
@@ -59,10 +60,11 @@ def _jobs(jobs: list[Submission], submitted: list[Submitted]) -> list[dict[str, 
     return [{"job_id": each.job_id, "target": job.target} for job, each in zip(jobs, submitted, strict=True)]
 
 
-async def _request(call: Call, name: str) -> WebhookRequest:
+async def _request(call: Call, trigger: Trigger) -> WebhookRequest:
     own = call.gateway.settings.gateway
-    configured = call.gateway.settings.triggers.get(name)
-    most = configured.body_limit if configured is not None and configured.body_limit else own.max_body
+    configured = call.gateway.settings.triggers.get(trigger.name)
+    own_limit = configured.body_limit if configured is not None else None
+    most = own_limit or trigger.verifier.body_limit or own.max_body
     body = await call.body(BodyLimits(most, float(own.body_timeout)))
     path = call.scope.get("raw_path") or call.scope["path"].encode()
     query = call.scope["query_string"]

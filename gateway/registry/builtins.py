@@ -17,7 +17,11 @@ from gateway.errors import PluginError
 
 BUILT_IN = {
     "executors": ("python", "http", "command"),
-    "plugins": ("github", "standard", "hmac"),
+    "plugins": (
+        *("github", "standard", "hmac", "tokens", "none", "cloudevents", "bitbucket", "discord", "dropbox", "gitlab"),
+        *("hubspot", "intercom", "jira", "linear", "mailgun", "meta", "mux", "notion", "okta", "paddle", "pagerduty"),
+        *("sendgrid", "shopify", "slack", "square", "stripe", "twilio", "twitch", "typeform", "x", "zendesk", "zoom"),
+    ),
 }
 _HOME = Path(__file__).resolve().parent.parent
 

@@ -1,0 +1,152 @@
+"""Keys and candidates: what a signature is compared with, decoded to full length before anything is compared."""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import hmac
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import load_der_public_key, load_pem_public_key
+
+from gateway.schemes.scheme import Algorithm
+from gateway.secret import Secret
+from gateway.signing import PUBLIC_PREFIX
+
+Match = Callable[[bytes, Sequence[bytes]], bool]
+"""Whether any key made any of the candidates for a message; tries all, so that time does not tell which."""
+
+_SIZES = {"sha256": 32, "sha1": 20, "sha512": 64, "plain-sha256": 32, "ed25519": 64}
+_DER_SIZES = range(8, 73)
+_RSA_SIZES = range(128, 1025)
+_KINDS = {"ed25519": Ed25519PublicKey, "ecdsa-p256": ec.EllipticCurvePublicKey, "rsa-sha256": rsa.RSAPublicKey}
+
+
+def decode_key(secret: Secret, encoding: str) -> bytes:
+    """The MAC's key; raises ValueError, without showing the secret, if it is empty or not of the encoding."""
+    text = secret.reveal()
+    try:
+        if encoding == "hex":
+            key = bytes.fromhex(text)
+        elif encoding == "utf-8":
+            key = text.encode()
+        else:
+            text = text.removeprefix("whsec_") if encoding == "whsec" else text
+            key = binascii.a2b_base64(text + "=" * (-len(text) % 4), strict_mode=True)
+    except ValueError:
+        raise ValueError(f"a secret is not valid {encoding}; see secret_encoding") from None
+    if not key:
+        raise ValueError("a secret is empty; give a secret or remove the entry")
+    return key
+
+
+def decode_digest(text: str, encoding: str) -> bytes:
+    """The bytes of a hex or canonical base64 text, empty if it is anything else.
+
+    Python's strict base64 still takes surplus padding and stray last bits: hence the way back. `bytes.fromhex` skips
+    white space: hence the length.
+    """
+    try:
+        if encoding == "hex":
+            digest = bytes.fromhex(text)
+            return digest if 2 * len(digest) == len(text) else b""
+        digest = binascii.a2b_base64(text, strict_mode=True)
+        return digest if binascii.b2a_base64(digest, newline=False) == text.encode() else b""
+    except ValueError:
+        return b""
+
+
+def fits(digest: bytes, algorithm: Algorithm) -> bool:
+    """Whether a signature by this algorithm can have that length."""
+    if algorithm == "ecdsa-p256":
+        return len(digest) in _DER_SIZES
+    if algorithm == "rsa-sha256":
+        return len(digest) in _RSA_SIZES
+    return len(digest) == _SIZES[algorithm]
+
+
+def matcher(secrets: Sequence[Secret], algorithm: Algorithm, encoding: str) -> Match:
+    """How messages are compared under these secrets (public keys, where the algorithm is asymmetric).
+
+    Raises ValueError, without showing a secret, if one cannot be used.
+    """
+    if not secrets:
+        raise ValueError("secrets needs at least one secret")
+    if algorithm in _KINDS:
+        return _signature_matcher([_public_key(secret.reveal(), algorithm) for secret in secrets], algorithm)
+    keys = [decode_key(secret, encoding) for secret in secrets]
+    if algorithm == "plain-sha256":
+        return _digest_matcher(lambda message: [hashlib.sha256(key + message).digest() for key in keys])
+    return _digest_matcher(lambda message: [hmac.digest(key, message, algorithm) for key in keys])
+
+
+def make_digest(secret: Secret, algorithm: Algorithm, encoding: str, *, message: bytes) -> bytes | None:
+    """The signature of a message by our own secret; None where only the sender holds the key."""
+    if algorithm in _KINDS:
+        return None
+    key = decode_key(secret, encoding)
+    if algorithm == "plain-sha256":
+        return hashlib.sha256(key + message).digest()
+    return hmac.digest(key, message, algorithm)
+
+
+def _digest_matcher(expected_of: Callable[[bytes], list[bytes]]) -> Match:
+    def match(message: bytes, candidates: Sequence[bytes]) -> bool:
+        expected = expected_of(message)
+        return sum(hmac.compare_digest(mac, candidate) for mac in expected for candidate in candidates) > 0
+
+    return match
+
+
+def _signature_matcher(keys: Sequence[Any], algorithm: Algorithm) -> Match:
+    more: tuple[Any, ...] = ()
+    if algorithm == "ecdsa-p256":
+        more = (ec.ECDSA(hashes.SHA256()),)
+    elif algorithm == "rsa-sha256":
+        more = (padding.PKCS1v15(), hashes.SHA256())
+
+    def made(key: Any, message: bytes, candidate: bytes) -> bool:
+        try:
+            key.verify(candidate, message, *more)
+        except InvalidSignature:
+            return False
+        return True
+
+    def match(message: bytes, candidates: Sequence[bytes]) -> bool:
+        return any(made(key, message, candidate) for key in keys for candidate in candidates)
+
+    return match
+
+
+def _public_key(text: str, algorithm: Algorithm) -> Any:
+    """A public key as providers write them: PEM, base64 of its DER, and for Ed25519 the bare 32 bytes too."""
+    text = text.strip()
+    if not text:
+        raise ValueError("a secret is empty; give the sender's public key")
+    try:
+        key = _parse_public_key(text, algorithm)
+    except (ValueError, UnsupportedAlgorithm):
+        raise ValueError(f"not a public key for {algorithm}; give it as PEM, or as the base64 of its DER") from None
+    wrong_curve = isinstance(key, ec.EllipticCurvePublicKey) and not isinstance(key.curve, ec.SECP256R1)
+    if not isinstance(key, _KINDS[algorithm]) or wrong_curve:
+        raise ValueError(f"a public key is of another kind than {algorithm}")
+    return key
+
+
+def _parse_public_key(text: str, algorithm: Algorithm) -> Any:
+    if text.startswith("-----BEGIN"):
+        return load_pem_public_key(text.encode())
+    if algorithm == "ed25519":
+        raw = bytes.fromhex(text) if len(text) == 64 else _base64(text.removeprefix(PUBLIC_PREFIX))
+        if len(raw) == 32:
+            return Ed25519PublicKey.from_public_bytes(raw)
+    return load_der_public_key(_base64(text))
+
+
+def _base64(text: str) -> bytes:
+    return binascii.a2b_base64(text, strict_mode=True)

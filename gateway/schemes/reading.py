@@ -1,0 +1,134 @@
+"""What a request says of its signature: the parts of its header, the time, the URL that was signed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import parse_qsl
+
+from gateway.errors import Rejected
+from gateway.schemes.keys import decode_digest, fits
+from gateway.schemes.scheme import Scheme
+from gateway.verifier import WebhookRequest
+
+MAX_PARTS = 16
+"""Parts of a signature header that are looked at; a longer list is refused."""
+
+_DIGITS = re.compile(r"[1-9][0-9]{0,14}", re.ASCII)
+_RFC3339 = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})", re.ASCII
+)
+_LABEL = re.compile(r"[\x21-\x7e]+")
+_WORDS = re.compile(r"[\x21-\x7e]+( [\x21-\x7e]+)*")
+_MAX_LABEL = 256
+_URL = re.compile(r"(https?)://(\[[^\]/?#]*\]|[^/?#:]*)(:[0-9]+)?(.*)", re.DOTALL | re.ASCII)
+_PORTS = {"http": ":80", "https": ":443"}
+_ESCAPES = re.compile(r"%(3A|2F|3F|40|21|24|27|28|29|2A|2C|3B)", re.IGNORECASE)
+"""The escapes that HubSpot writes out before it signs; all others stay as they are."""
+
+
+def header_parts(scheme: Scheme, value: str) -> list[str]:
+    """The signature header's parts: all of it, or what the separator makes of it."""
+    if not scheme.separator:
+        return [value]
+    parts = [part.strip(" ") for part in value.split(scheme.separator, MAX_PARTS)]
+    if len(parts) > MAX_PARTS:
+        raise Rejected("malformed")
+    return parts
+
+
+def candidates(scheme: Scheme, parts: Sequence[str]) -> list[bytes]:
+    """The digests that decode to full length; a shorter or longer one is no candidate, whatever it starts with."""
+    texts = [part[len(scheme.prefix) :] for part in parts if part.startswith(scheme.prefix)]
+    digests = [decode_digest(text, scheme.encoding) for text in texts]
+    found = [digest for digest in digests if fits(digest, scheme.algorithm)]
+    if not found:
+        raise Rejected("malformed")
+    return found
+
+
+def signed_time(scheme: Scheme, parts: Sequence[str], request: WebhookRequest) -> str | None:
+    """The timestamp's text as it was signed, None if the scheme has none beside the body."""
+    if scheme.timestamp_prefix:
+        found = [part for part in parts if part.startswith(scheme.timestamp_prefix)]
+        return found[0][len(scheme.timestamp_prefix) :] if len(found) == 1 else _malformed()
+    return request.one(scheme.timestamp_header.lower()) if scheme.timestamp_header else None
+
+
+def seconds(text: str, written: str) -> float:
+    """Unix seconds; Rejected unless it is plain digits without a leading zero (or RFC 3339).
+
+    A text that could be written in two ways could also be moved in two ways across the border to whatever is signed
+    beside it.
+    """
+    if written == "rfc3339":
+        if _RFC3339.fullmatch(text) is None:
+            raise Rejected("malformed")
+        try:
+            return datetime.fromisoformat(text).timestamp()
+        except (ValueError, OverflowError) as exc:
+            raise Rejected("malformed") from exc
+    if _DIGITS.fullmatch(text) is None:
+        raise Rejected("malformed")
+    return int(text) / 1000 if written == "milliseconds" else float(int(text))
+
+
+def body_time(value: Any) -> str:
+    """A time that a field of the body holds, as a number or as text."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**15:
+        return str(value)
+    return value if isinstance(value, str) else _malformed()
+
+
+def label(request: WebhookRequest, header: str) -> str:
+    """The only value of a header, printable ASCII without spaces; Rejected if it is missing or anything else."""
+    value = request.one(header.lower())
+    if len(value) > _MAX_LABEL or _LABEL.fullmatch(value) is None:
+        raise Rejected("malformed")
+    return value
+
+
+def optional_label(request: WebhookRequest, header: str) -> str:
+    """The same, empty where the scheme names no such header or the request has none."""
+    return label(request, header) if header and request.values(header.lower()) else ""
+
+
+def event_name(request: WebhookRequest, header: str) -> str:
+    """The type of an event by a header, which may be words (`Push Hook`); empty where there is none."""
+    if not header or not request.values(header.lower()):
+        return ""
+    value = request.one(header.lower())
+    if len(value) > _MAX_LABEL or _WORDS.fullmatch(value) is None:
+        raise Rejected("malformed")
+    return value
+
+
+def signed_urls(form: str, url: str) -> list[str]:
+    """The spellings of our URL that a provider may have signed."""
+    if form == "unescaped":
+        return [_ESCAPES.sub(lambda found: chr(int(found[1], 16)), url)]
+    parts = _URL.fullmatch(url) if form == "any-port" else None
+    if parts is None:
+        return [url]
+    kind, host, port, rest = parts.groups()
+    return [f"{kind}://{host}{port or _PORTS[kind]}{rest}", f"{kind}://{host}{rest}"]
+
+
+def query_value(url: str, name: str) -> str | None:
+    """A query parameter, the first of its name."""
+    query = url.partition("#")[0].partition("?")[2]
+    return next((value for key, value in parse_qsl(query, keep_blank_values=True) if key == name), None)
+
+
+def placed_at(url: str, configured: str | None) -> str:
+    """The URL that was signed: the configured one, with the request's query where it has none of its own."""
+    if configured is None:
+        return url
+    query = url.partition("?")[2]
+    return f"{configured}?{query}" if query and "?" not in configured else configured
+
+
+def _malformed() -> str:
+    raise Rejected("malformed")

@@ -1,0 +1,39 @@
+"""Zoom: `x-zm-signature: v0=…`, an HMAC-SHA256 of `v0:{timestamp}:` and the body."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway import Delivery, HandshakeResponse, Settings, Verifier, WebhookRequest, hookimpl, schemes
+
+SCHEME = schemes.Scheme(
+    header="x-zm-signature",
+    prefix="v0=",
+    timestamp_header="x-zm-request-timestamp",
+    signed="v0:{timestamp}:{body}",
+    event_fields=("event",),
+)
+_QUESTION = schemes.BodyFields(("event", "payload.plainToken"))
+
+
+class ZoomVerifier(schemes.SchemeVerifier[schemes.TimedConfig]):
+    """Answers `endpoint.url_validation` with the token's HMAC by the first secret."""
+
+    name = "zoom"
+    Config = schemes.TimedConfig
+    scheme = SCHEME
+
+    def answer(self, request: WebhookRequest, delivery: Delivery) -> HandshakeResponse | None:
+        """The token and its proof; a token of plain characters is no signed content, which has colons."""
+        asked = _QUESTION.read(request.body)
+        if asked.get("event") != "endpoint.url_validation":
+            return None
+        token = schemes.plain(asked.get("payload.plainToken"))
+        made = schemes.proof(self.config.secrets[0].reveal(), token).hex()
+        return schemes.json_answer({"plainToken": token, "encryptedToken": made})
+
+
+@hookimpl
+def register_verifiers(settings: Settings) -> list[type[Verifier[Any]]]:
+    """Offers `zoom`."""
+    return [ZoomVerifier]
