@@ -47,6 +47,7 @@ GOOD: dict[str, list[Arg]] = {
     "reap": [10, 2],
     "cancel": [JOB_ID, "nonce"],
     "replay": ["nonce", 0, JOB_ID],
+    "purge": [JOB_ID],
     "replay_start": ["r", "{}", 3],
     "replay_some": ["r", "", "", 0, 1_800_000_000_000, 5, 1000, 1, 0, 10],
     "replay_end": ["r", "stopped"],
@@ -117,6 +118,7 @@ BATCHES: dict[str, tuple[int, tuple[object, ...]]] = {
     "schedule_fire": (13, (JOB_ID, 60_000)),
 }
 OTHERWISE: dict[str, list[list[Arg]]] = {
+    "purge": [[JOB_ID] * 1001],
     "replay_end": [["r", "running"]],
     "await_end": [["p", "sleep", JOB_ID]],
     "lookup": [["long", JOB_ID]],

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gateway.api.call import Call
 from gateway.api.reply import Reply, json_reply
 from gateway.signing import SigningKey
+from gateway.store import Inspection
 
 
 async def list_lanes(call: Call) -> Reply:
     """How many jobs wait in each lane, and how long its first one has, the most urgent lane first."""
     inspection = await call.in_time(call.gateway.store.inspect)
-    lanes = [
+    return json_reply({"lanes": render_lanes(inspection)})
+
+
+def render_lanes(inspection: Inspection) -> list[dict[str, Any]]:
+    """The lanes, the most urgent first."""
+    return [
         {
             "lane": name,
             "pending": depth.pending,
@@ -19,7 +27,6 @@ async def list_lanes(call: Call) -> Reply:
         }
         for name, depth in inspection.lanes.items()
     ]
-    return json_reply({"lanes": lanes})
 
 
 async def pause_lane(call: Call) -> Reply:

@@ -198,6 +198,13 @@ class ReplayState(_Model):
     overrides: ReplayChanges | None = None
 
 
+class Purged(_Model):
+    """How many dead jobs went, and where to go on; `next_cursor` is null at the end."""
+
+    purged: int
+    next_cursor: str | None
+
+
 class KeyLimitsShown(_Model):
     """Limits as they are configured."""
 
@@ -246,6 +253,30 @@ class Lanes(_Model):
     """The lanes, the most urgent first."""
 
     lanes: list[LaneState]
+
+
+class TargetStats(_Model):
+    """What happened to a target's jobs, by event; those of a target that is no longer there are still counted."""
+
+    target: str
+    events: dict[str, int]
+    pending: int
+    paused: bool
+    blocked: BlockedBy | None = None
+
+
+class Stats(_Model):
+    """What waits, runs and is kept now; `events` and `targets` count since the data began."""
+
+    lanes: list[LaneState]
+    due: int
+    running: int
+    dead: int
+    finished: int
+    dispatchers: int
+    late_seconds: float
+    events: dict[str, int]
+    targets: list[TargetStats]
 
 
 class PublicKey(_Model):

@@ -15,9 +15,11 @@ from gateway.api import (
     jobs,
     keys,
     models,
+    purges,
     replays,
     schedules,
     scrape,
+    stats,
     targets,
 )
 from gateway.api.call import Call
@@ -105,12 +107,17 @@ OPERATIONS: tuple[Operation, ...] = (
         {202: models.ReplayStarted}, replays.ReplayBody,
     ),
     Operation(
+        "POST", "/dlq/purge", purges.purge_many, "admin", "Take dead jobs away for good, by filter, 500 at a time",
+        {200: models.Purged}, purges.PurgeBody,
+    ),
+    Operation(
         "GET", "/replays/{replay_id}", replays.show, "read", "How far a bulk replay is", {200: models.ReplayState}
     ),
     Operation(
         "DELETE", "/replays/{replay_id}", replays.stop, "submit", "Stop a bulk replay", {200: models.ReplayState}
     ),
     Operation("GET", "/dlq/{job_id}", dlq.show_dead, "read", "A dead job's record", {200: models.JobRecord}),
+    Operation("DELETE", "/dlq/{job_id}", purges.purge_one, "admin", "Take a dead job away for good", {204: None}),
     Operation(
         "POST", "/dlq/{job_id}/retry", dlq.retry, "submit", "Send a dead job back to its lane",
         {200: models.JobRecord}, replays.RetryBody, body_required=False,
@@ -155,6 +162,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST", "/lanes/{lane}/resume", installation.resume_lane, "admin", "Let a lane's jobs go on",
         {200: models.Lanes},
     ),
+    Operation("GET", "/stats", stats.show, "read", "The installation in figures", {200: models.Stats}),
     Operation(
         "GET", "/signing-keys", installation.list_signing_keys, "read", "The public keys", {200: models.SigningKeys}
     ),

@@ -17,6 +17,8 @@ MAX_INDEX = 1000
 MAX_MEMBER = 256
 """Characters of a job id, or of what names a flow: `~<target>:<key>`."""
 
+NO_CURSOR = "not a cursor that this API gave out"
+
 _SCORE = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?(e\+?[0-9]{1,2})?\Z", re.ASCII)
 _STATUSES = {status.value: status for status in Status}
 
@@ -68,18 +70,22 @@ class Query:
     def cursor(self) -> str | None:
         """Where the page starts, as an earlier answer gave it out."""
         text = self.text("cursor")
-        try:
-            at = parse_cursor(text)
-        except InvalidRequest as error:
-            self._faults.extend(error.faults)
-            return None
-        if not 0 <= at.index <= MAX_INDEX or (text and not _is_place(at)):
-            self._faults.append(Fault("cursor", "not a cursor that this API gave out"))
+        if not is_cursor(text):
+            self._faults.append(Fault("cursor", NO_CURSOR))
         return text
 
     def done(self) -> None:
         if self._faults:
             raise InvalidRequest("the query has faults", faults=self._faults)
+
+
+def is_cursor(text: str | None) -> bool:
+    """Whether the text, or none at all, says where a page may start."""
+    try:
+        at = parse_cursor(text)
+    except InvalidRequest:
+        return False
+    return 0 <= at.index <= MAX_INDEX and (not text or _is_place(at))
 
 
 def _is_place(at: Cursor) -> bool:

@@ -85,9 +85,10 @@ def decode_checked(text: bytes, kind: type[S]) -> tuple[S, Faults]:
     return decode_struct(text, kind, faults), faults
 
 
-def _order(body: ReplayBody, faults: Faults) -> ReplayOrder:
-    wanted = body.filter or ReplayFilter()
-    if body.filter is None and not faults.touch("/filter"):
+def read_filter(given: ReplayFilter | None, faults: Faults) -> tuple[ReplayFilter, int | None, int | None]:
+    """The filter, and its instants in Unix ms; what is wrong with it goes into `faults`."""
+    wanted = given or ReplayFilter()
+    if given is None and not faults.touch("/filter"):
         faults.add("/filter", "is missing; say which dead jobs, or write {} for all of them")
     after_ms = _instant(wanted.dead_after, "/filter/dead_after", faults)
     before_ms = _instant(wanted.dead_before, "/filter/dead_before", faults)
@@ -95,6 +96,11 @@ def _order(body: ReplayBody, faults: Faults) -> ReplayOrder:
         faults.add("/filter/target", f"{wanted.target[:64]!r} is no name of a target")
     if after_ms is not None and before_ms is not None and after_ms > before_ms:
         faults.add("/filter/dead_before", "lies before dead_after; nothing could match")
+    return wanted, after_ms, before_ms
+
+
+def _order(body: ReplayBody, faults: Faults) -> ReplayOrder:
+    wanted, after_ms, before_ms = read_filter(body.filter, faults)
     faults.raise_any()
     overrides = body.overrides or ReplayOverrides()
     return ReplayOrder(

@@ -179,6 +179,13 @@ class ReplayState(Answer, frozen=True, kw_only=True):
     overrides: ReplayChanges | None = None
 
 
+class Purged(Answer, frozen=True, kw_only=True):
+    """How many dead jobs went, and where to go on."""
+
+    purged: int
+    next_cursor: str | None = None
+
+
 class KeyLimitsShown(Answer, frozen=True, kw_only=True):
     """Limits as they are configured."""
 
@@ -227,6 +234,30 @@ class Lanes(Answer, frozen=True, kw_only=True):
     """The lanes, the most urgent first."""
 
     lanes: list[LaneState]
+
+
+class TargetStats(Answer, frozen=True, kw_only=True):
+    """What happened to a target's jobs, by event, and what waits for it."""
+
+    target: str
+    events: dict[str, int]
+    pending: int
+    paused: bool
+    blocked: str | None = None
+
+
+class Stats(Answer, frozen=True, kw_only=True):
+    """What waits, runs and is kept now; `events` and `targets` count since the data began."""
+
+    lanes: list[LaneState]
+    due: int
+    running: int
+    dead: int
+    finished: int
+    dispatchers: int
+    late_seconds: float
+    events: dict[str, int]
+    targets: list[TargetStats]
 
 
 class PublicKey(Answer, frozen=True, kw_only=True):

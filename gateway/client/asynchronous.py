@@ -22,6 +22,7 @@ from gateway.client.answers import (
     JobSummary,
     PublicKey,
     Ready,
+    Stats,
     Timeline,
 )
 from gateway.client.asynchronous_parts import AsyncApiKeys, AsyncDlq, AsyncLanes, AsyncSchedules, AsyncTargets
@@ -121,6 +122,10 @@ class AsyncGateway:
     async def ready(self) -> Ready:
         """Raises Unavailable unless work can be taken in."""
         return await self.call(installation.get_readiness())
+
+    async def stats(self) -> Stats:
+        """The installation in figures: what waits, runs and is kept, and what happened so far."""
+        return await self.call(installation.get_stats())
 
     async def call(self, call: Call[T]) -> T:
         """The answer to a call of `gateway.client.calls`."""

@@ -59,6 +59,19 @@ class AsyncDlq:
         """Sends it back to its lane; WrongState if it is not dead."""
         return await self._perform(dlq.retry(job_id, max_attempts))
 
+    async def purge(self, job_id: str) -> None:
+        """Takes it away for good; WrongState if it is not dead."""
+        await self._perform(dlq.purge(job_id))
+
+    async def purge_all(self, **wanted: Unpack[DeadFilter]) -> int:
+        """Takes every dead job away that fits, all of them where nothing is said: how many those were."""
+        purged, cursor = 0, None
+        while True:
+            some = await self._perform(dlq.purge_some(wanted, cursor))
+            purged, cursor = purged + some.purged, some.next_cursor
+            if cursor is None:
+                return purged
+
     async def replay(
         self,
         *,

@@ -21,6 +21,7 @@ from gateway.client.answers import (
     JobSummary,
     PublicKey,
     Ready,
+    Stats,
     Timeline,
 )
 from gateway.client.blocking_parts import ApiKeys, Dlq, Lanes, Schedules, Targets
@@ -121,6 +122,10 @@ class Gateway:
     def ready(self) -> Ready:
         """Raises Unavailable unless work can be taken in."""
         return self.call(installation.get_readiness())
+
+    def stats(self) -> Stats:
+        """The installation in figures: what waits, runs and is kept, and what happened so far."""
+        return self.call(installation.get_stats())
 
     def call(self, call: Call[T]) -> T:
         """The answer to a call of `gateway.client.calls`."""

@@ -202,6 +202,17 @@ async def test_dead_jobs_go_back_one_by_one_and_all_together(client: Either, api
     assert (await client("dlq.stop_replay", started.replay_id)).state == "stopped"
 
 
+async def test_dead_jobs_are_purged_one_by_one_and_all_together(client: Either, api: Running) -> None:
+    for _ in range(3):
+        await client("submit", "echo")
+    ids = await end(api, "dead", reason="fatal")
+    assert (await client("stats")).dead == 3
+    await client("dlq.purge", ids[0])
+    assert await client("dlq.purge_all", reason="stalled") == 0
+    assert await client("dlq.purge_all", target="echo") == 2
+    assert await client("dlq.all") == []
+
+
 async def test_targets_and_lanes_are_paused_and_resumed(client: Either) -> None:
     assert [target.name for target in await client("targets.all")] == ["echo", "resize"]
     assert (await client("targets.pause", "echo")).paused

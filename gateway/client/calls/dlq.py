@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.client.answers import JobRecord, JobSummary, ReplayStarted, ReplayState
+from gateway.client.answers import JobRecord, JobSummary, Purged, ReplayStarted, ReplayState
 from gateway.client.bodies import DeadFilter, encode
-from gateway.client.call import Call, Listing, answer, path
+from gateway.client.call import Call, Listing, answer, nothing, path
 
 
 def list_dead(page_size: int, target: str | None = None, reason: str | None = None) -> Listing[JobSummary]:
@@ -46,3 +46,14 @@ def get_replay(replay_id: str) -> Call[ReplayState]:
 def stop_replay(replay_id: str) -> Call[ReplayState]:
     """Ends a bulk replay; the same again if it was stopped."""
     return Call(method="DELETE", path=path("replays", replay_id), read=answer(ReplayState))
+
+
+def purge(job_id: str) -> Call[None]:
+    """Takes a dead job away for good."""
+    return Call(method="DELETE", path=path("dlq", job_id), read=nothing, repeat="unsent")
+
+
+def purge_some(wanted: DeadFilter, cursor: str | None) -> Call[Purged]:
+    """Takes those away that fit, of the next 500 dead jobs."""
+    body: dict[str, Any] = {"filter": wanted, "cursor": cursor}
+    return Call(method="POST", path="/dlq/purge", read=answer(Purged), content=encode(body))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gateway.apikeys import Scope
-from gateway.client.answers import Keys, Lanes, MadeKey, Ready, SigningKeys
+from gateway.client.answers import Keys, Lanes, MadeKey, Ready, SigningKeys, Stats
 from gateway.client.bodies import encode
 from gateway.client.call import Call, answer, nothing, path
 
@@ -49,3 +49,8 @@ def list_signing_keys() -> Call[SigningKeys]:
 def get_readiness() -> Call[Ready]:
     """Whether work can be taken in."""
     return Call(method="GET", path="/readyz", read=answer(Ready))
+
+
+def get_stats() -> Call[Stats]:
+    """The installation in figures."""
+    return Call(method="GET", path="/stats", read=answer(Stats))
