@@ -14,8 +14,9 @@ from gateway.errors import ConfigError, EgressDenied, Fatal, GatewayError, HttpE
 from gateway.events import JobEvent
 from gateway.executor import Attempt, Executor, HttpClient, HttpResponse, Job, Payload, Result
 from gateway.hooks import PLUGIN_API, hookimpl
+from gateway.jobs import JobRequest
 from gateway.secret import Secret
-from gateway.settings import Settings
+from gateway.settings import ConfigFile, FieldFault, Settings
 from gateway.verifier import Delivery, HandshakeResponse, Verifier, WebhookRequest
 
 __version__ = "0.1.0"
@@ -24,12 +25,14 @@ __all__ = [
     "PLUGIN_API",
     "Attempt",
     "ConfigError",
+    "ConfigFile",
     "Context",
     "Delivery",
     "Duration",
     "EgressDenied",
     "Executor",
     "Fatal",
+    "FieldFault",
     "GatewayError",
     "HandshakeResponse",
     "HttpClient",
@@ -37,6 +40,7 @@ __all__ = [
     "HttpResponse",
     "Job",
     "JobEvent",
+    "JobRequest",
     "Payload",
     "Rejected",
     "Result",

@@ -15,7 +15,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-Scope = Literal["submit", "read", "admin"]
+Scope = Literal["submit", "read", "url", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 PREFIX = "gwk_"

@@ -161,7 +161,21 @@ class Retry(AttemptError):
 
 
 class Fatal(AttemptError):
-    """The attempt failed and no repeat can help: the job is dead at once, whatever attempts were left."""
+    """The attempt failed and no repeat can help: the job is dead at once, whatever attempts were left.
+
+    `gone`: nor can other jobs of the target succeed, so it is disabled, and they wait until it is enabled.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        gone: bool = False,
+        type: str | None = None,
+        details: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message, type=type, details=details)
+        self.gone = gone
 
 
 class EgressDenied(GatewayError):
@@ -171,7 +185,7 @@ class EgressDenied(GatewayError):
 class HttpError(GatewayError):
     """An outgoing request that got no usable answer; all kinds may be retried.
 
-    `kind` is one of `dns`, `connect`, `tls`, `timeout`, `reset`, `protocol`.
+    `kind` is one of `dns`, `connect`, `tls`, `timeout`, `reset`, `too_large`, `protocol`.
     """
 
     def __init__(self, kind: str, detail: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -12,6 +13,8 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import msgspec
 import orjson
 import structlog
+
+from gateway.jobs import JobRequest
 
 C = TypeVar("C", bound=msgspec.Struct)
 
@@ -27,6 +30,7 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     created_ms: int
     tags: tuple[str, ...]
     traceparent: str
+    request: JobRequest | None = None
 
 
 class Payload:
@@ -79,9 +83,14 @@ class HttpClient(Protocol):
         headers: Sequence[tuple[str, str]] = (),
         body: bytes = b"",
         timeout_s: float = 30.0,
+        connect_timeout_s: float = 5.0,
         max_body: int = 65536,
+        tls: ssl.SSLContext | None = None,
     ) -> HttpResponse:
-        """One request; raises EgressDenied (never to be retried) or HttpError with a named `kind`."""
+        """One request; raises EgressDenied (never to be retried) or HttpError with a named `kind`.
+
+        `tls` instead of the client's own trust: for an authority of one's own, or a certificate to show.
+        """
 
 
 class Attempt(msgspec.Struct, Generic[C]):
@@ -124,6 +133,15 @@ class Executor(ABC, Generic[C]):
     Config: ClassVar[type[msgspec.Struct]]
     has_flow: ClassVar[bool] = False
     """Do jobs of each target wait in a flow of their own even without limits, so that the target can be paused?"""
+
+    remote: ClassVar[bool] = False
+    """May targets be defined over the API? Only if no config can do harm on the machine that runs them."""
+
+    def check_request(self, config: C, request: JobRequest) -> None:
+        """Raises ValueError (FieldFault: with the field) unless a job of such a target may set this of its request."""
+        raise ValueError(
+            f"targets of the executor {self.name!r} take no headers, method, path or query from their jobs"
+        )
 
     def check(self, config: C) -> None:
         """Raises ValueError if a target with this config cannot run here (a module that does not import)."""

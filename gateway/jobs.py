@@ -11,8 +11,14 @@ import msgspec
 from gateway.backoff import RetryPolicy
 
 LANES = ("critical", "default", "low")
-CALLBACK_TARGET = "gateway.callback"
-"""The built-in target that delivers callbacks; no configured target may take the `gateway.` prefix."""
+BUILT_IN = "gateway."
+"""What the names of built-in targets begin with; no configured target may."""
+
+CALLBACK_TARGET = f"{BUILT_IN}callback"
+"""The built-in target that delivers callbacks."""
+
+URL_TARGET = f"{BUILT_IN}url"
+"""The built-in target of jobs that name a URL instead of a target."""
 
 
 class Status(StrEnum):
@@ -41,6 +47,8 @@ class Reason(StrEnum):
     NO_TARGET = "no_target"
 
 
+GONE = "gone"
+
 CallbackEvent = Literal["job.succeeded", "job.dead", "job.cancelled"]
 
 
@@ -50,6 +58,16 @@ class Callback(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     url: str
     events: tuple[CallbackEvent, ...] = ("job.succeeded", "job.dead", "job.cancelled")
     secret: str | None = None
+
+
+class JobRequest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a job sets of the request that its target makes of it; `url` only where the target is `gateway.url`."""
+
+    headers: dict[str, str] = {}
+    method: str | None = None
+    path: str | None = None
+    query: dict[str, str] = {}
+    url: str | None = None
 
 
 class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -74,6 +92,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     traceparent: str = ""
     cause: Cause | None = None
     parent: Options | None = None
+    request: JobRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +208,10 @@ Outcome = Literal["succeeded", "retry", "dead", "released", "cancelled"]
 
 
 class Settlement(msgspec.Struct, frozen=True, array_like=True):
-    """An attempt's outcome on its way back, in the script's order; `result` and `error` are JSON, '' for none."""
+    """An attempt's outcome on its way back, in the script's order; `result` and `error` are JSON, '' for none.
+
+    The reason `gone` is `fatal`, and disables the target.
+    """
 
     job_id: str
     token: str
@@ -198,6 +220,11 @@ class Settlement(msgspec.Struct, frozen=True, array_like=True):
     reason: str = ""
     result: str = ""
     error: str = ""
+
+    @property
+    def shown_reason(self) -> str:
+        """The reason as records have it."""
+        return Reason.FATAL if self.reason == GONE else self.reason
 
 
 _options_decoder = msgspec.json.Decoder(Options, dec_hook=lambda kind, value: kind(value))

@@ -66,6 +66,18 @@ def error_of(failure: BaseException) -> str:
     return encode_error(type(failure).__name__, _text(failure), {"traceback": frames} if frames else None)
 
 
+def error_type(error: str) -> str:
+    """The `type` of an error as `error_of` wrote it, empty for none."""
+    return _type_decoder.decode(error).type if error else ""
+
+
+class _Typed(msgspec.Struct):
+    type: str
+
+
+_type_decoder = msgspec.json.Decoder(_Typed)
+
+
 def _frames(failure: BaseException) -> list[str]:
     """Where in the job's own code it came from, the innermost frame last: places only, never values."""
     return [

@@ -18,7 +18,7 @@ from gateway.callbacks import render
 from gateway.durations import MAX_S
 from gateway.errors import ConfigError, EgressDenied, Fatal, NotFound, Retry
 from gateway.executor import Attempt, HttpClient, Job, Payload, Result
-from gateway.jobs import CALLBACK_TARGET, Claimed, Options, Settlement, unpack_body
+from gateway.jobs import BUILT_IN, CALLBACK_TARGET, GONE, URL_TARGET, Claimed, Options, Settlement, unpack_body
 from gateway.registry import Registry, Target
 from gateway.results import encode_error, encode_result, error_of
 
@@ -65,7 +65,8 @@ class Runner:
                 result = await target.executor.execute(attempt)
             return _settle(claimed, "succeeded", result=encode_result(result.value))
         except Fatal as failure:
-            return _settle(claimed, "dead", reason="fatal", error=error_of(failure))
+            gone = failure.gone and not claimed.target.startswith(BUILT_IN)
+            return _settle(claimed, "dead", reason=GONE if gone else "fatal", error=error_of(failure))
         except ConfigError as failure:  # a callback that cannot be sent: its URL or secret is not usable
             return _settle(claimed, "dead", reason="fatal", error=encode_error("config", str(failure)))
         except EgressDenied as failure:
@@ -95,6 +96,8 @@ class Runner:
         if claimed.target == CALLBACK_TARGET:
             callback = render(options, payload)
             config, payload = self.registry.callback_config(callback.url, callback.secret), callback.body
+        elif claimed.target == URL_TARGET and options.request is not None:
+            config = self.registry.url_config(options.request.url or "")
         job = Job(
             claimed.job_id,
             claimed.target,
@@ -104,6 +107,7 @@ class Runner:
             claimed.created_ms,
             options.tags,
             options.traceparent,
+            options.request,
         )
         timeout_s = options.timeout if options.timeout is not None else target.timeout_s
         return Attempt(

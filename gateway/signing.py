@@ -89,18 +89,19 @@ def sign(
     body: bytes,
     *,
     secrets: Sequence[Secret | str] = (),
-    private_key: Ed25519PrivateKey | None = None,
+    private_key: Ed25519PrivateKey | Sequence[Ed25519PrivateKey] | None = None,
 ) -> str:
-    """The `webhook-signature` value: one `v1` for each secret, or one `v1a` by the private key if there is none.
+    """The `webhook-signature` value: one `v1` for each secret, or one `v1a` for each private key if there is none.
 
     `timestamp_s` is Unix seconds; raises ValueError without any key, or with a secret that is not base64.
     """
     content = f"{message_id}.{timestamp_s}.".encode() + body
     if secrets:
         return " ".join("v1," + _encoded(hmac.digest(parse_secret(secret), content, "sha256")) for secret in secrets)
-    if private_key is None:
+    keys = [private_key] if isinstance(private_key, Ed25519PrivateKey) else private_key
+    if not keys:
         raise ValueError("nothing to sign with: give a whsec_ secret or a private key")
-    return "v1a," + _encoded(private_key.sign(content))
+    return " ".join("v1a," + _encoded(key.sign(content)) for key in keys)
 
 
 def verify(

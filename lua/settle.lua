@@ -16,7 +16,7 @@ for i = 1, #jobs do
   end
 end
 
-local REASONS = { exhausted = true, fatal = true, no_target = true }
+local REASONS = { exhausted = 'exhausted', fatal = 'fatal', no_target = 'no_target', gone = 'fatal' }
 local out = {}
 local unlease = {}
 
@@ -68,7 +68,7 @@ for i = 1, #jobs do
       status = outcome
       unspend(job.target, job.key)
       if result ~= '' then call('SET', P .. 'r:' .. id, result) end
-      finish(id, job, status, REASONS[reason] and reason or '', result, error)
+      finish(id, job, status, REASONS[reason] or '', result, error)
     end
   end
   out[i] = status

@@ -28,8 +28,8 @@ from plugins.standard import StandardConfig
 from tests.documents import README, ROOT, blocks, files_of, installed, secrets_in, write
 
 DOCS = ROOT / "docs"
-CALLBACKS, EXECUTORS, PLUGINS, WEBHOOKS = (
-    DOCS / f"{name}.md" for name in ("callbacks", "executors", "plugins", "webhooks")
+CALL_OUTS, CALLBACKS, EXECUTORS, PLUGINS, WEBHOOKS = (
+    DOCS / f"{name}.md" for name in ("call-outs", "callbacks", "executors", "plugins", "webhooks")
 )
 LOAD = """
 import json, os, pathlib
@@ -41,7 +41,7 @@ print(json.dumps({"faults": list(map(str, registry.check())), "targets": sorted(
 SECRET = "whsec_" + "QUJD" * 8
 
 
-@pytest.mark.parametrize("page", [README, EXECUTORS, PLUGINS, WEBHOOKS], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [README, CALL_OUTS, EXECUTORS, PLUGINS, WEBHOOKS], ids=lambda page: page.name)
 def test_configuration_of_a_page_loads_and_its_targets_can_run(page: Path, tmp_path: Path) -> None:
     files = files_of(README, page)
     write(tmp_path, files)
@@ -59,7 +59,7 @@ def test_configuration_of_a_page_loads_and_its_targets_can_run(page: Path, tmp_p
     ("page", "heading", "config"),
     [
         (EXECUTORS, "python", PythonConfig),
-        (EXECUTORS, "http", HttpConfig),
+        (CALL_OUTS, "http", HttpConfig),
         (EXECUTORS, "command", CommandConfig),
         (WEBHOOKS, "github", GithubConfig),
         (WEBHOOKS, "standard", StandardConfig),

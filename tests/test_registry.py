@@ -226,7 +226,7 @@ def test_targets_resolve_to_their_executor_and_its_config(tmp_path: Path) -> Non
         ('executor = "htp"', ".executor", 'no executor named "htp"; did you mean "http"? known: command, http, python'),
         ('executor = "http"', "", 'missing key "url"'),
         ('executor = "http"\nurl = 5', ".url", "expected str, got int"),
-        ('executor = "http"\nurl = "gopher://x"', "", "http:// or https://"),
+        ('executor = "http"\nurl = "gopher://x"', ".url", "http:// or https://"),
         (
             'executor = "http"\nurl = "https://x"\ntiemout = 5',
             "",
@@ -235,7 +235,7 @@ def test_targets_resolve_to_their_executor_and_its_config(tmp_path: Path) -> Non
         ('executor = "http"\nurl = "https://x"\nlimit = { rate = "fast" }', ".limit.rate", "not a rate; write"),
         ('executor = "http"\nurl = "https://x"\nlane = "lo"', ".lane", 'no lane named "lo"; did you mean "low"?'),
         ('executor = "http"\nurl = "https://x"\nsecret = { env = "NO" }', ".secret", "environment variable NO is not"),
-        ('executor = "http"\nurl = "https://x"\nsecret = "hunter2!"', "", "Standard Webhooks secret"),
+        ('executor = "http"\nurl = "https://x"\nsecret = "hunter2!"', ".secret", "Standard Webhooks secret"),
         ('executor = "command"\nargv = []', "", "argv is empty"),
         ('executor = "command"\nargv = ["a"]\ngrace = "x"', ".grace", "not a duration"),
     ],
@@ -271,7 +271,7 @@ def test_callback_config_is_the_http_executors_own(tmp_path: Path) -> None:
     assert registry.callback_config("https://client.example/done").secret is None
     with pytest.raises(ConfigError) as caught:
         registry.callback_config("ftp://client.example")
-    assert caught.value.place == "callback"
+    assert caught.value.place == "callback.url"
 
 
 def test_make_target_of_a_request_places_faults_by_path_and_reads_no_file(tmp_path: Path) -> None:
@@ -461,7 +461,7 @@ def probe(directory: Path, *path: Path) -> str:
 def test_a_checkout_run_from_a_folder_with_decoys_loads_its_own(tmp_path: Path) -> None:
     decoys(tmp_path)
     shown = probe(tmp_path, ROOT)
-    assert f"{ROOT}/executors/http.py" in shown
+    assert f"{ROOT}/executors/http/executor.py" in shown
     assert str(tmp_path) not in shown
     assert "the user the user" in shown
 
@@ -474,7 +474,7 @@ def test_a_wheels_layout_run_from_a_folder_with_decoys_loads_its_own(tmp_path: P
         shutil.copytree(ROOT / part, site / "gateway" / part, ignore=ignore)
     decoys(work)
     shown = probe(work, site)
-    assert f"{site}/gateway/executors/http.py" in shown
+    assert f"{site}/gateway/executors/http/executor.py" in shown
     assert str(work) not in shown
     assert "the user the user" in shown
 

@@ -112,6 +112,8 @@ def test_every_key_can_be_set_by_its_variable(tmp_path: Path) -> None:
         "public_url": "https://hooks.example",
         "api_key": API_KEY,
         "signing_key": SigningKey.generate().reveal(),
+        "previous_signing_keys": SigningKey.generate().reveal(),
+        "url_jobs": "true",
         "namespace": "other",
         "durability": "memory",
         "log_format": "json",
@@ -134,8 +136,10 @@ def test_every_key_can_be_set_by_its_variable(tmp_path: Path) -> None:
             settings = load({full_name(section, field.name): text}, tmp_path)
             value = getattr(getattr(settings, section), field.name)
             shown = value.reveal() if isinstance(value, Secret) else value
+            if isinstance(value, bool):
+                shown = str(value).lower()
             if isinstance(value, tuple):
-                shown = ",".join(value)
+                shown = ",".join(each.reveal() if isinstance(each, Secret) else each for each in value)
             if isinstance(value, dict):
                 shown = ",".join(f"{name}={each}" for name, each in value.items()).replace("9.0", "9s")
             assert str(shown).removesuffix(".0") == text.removesuffix(".0"), field.name

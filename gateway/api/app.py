@@ -124,6 +124,7 @@ def _catalog(settings: Settings, store: Store, registry: Registry) -> Catalog:
         default_lane=settings.lanes.default,
         window_ms=int(settings.gateway.idempotency_window * 1000),
         new_id=store.new_id,
+        url_target=registry.url_target if settings.gateway.url_jobs else None,
     )
 
 

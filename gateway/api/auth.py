@@ -33,12 +33,13 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Whoever sent a request: the key's id, `-` where no key was needed."""
+    """Whoever sent a request: the key's id, `-` where no key was needed; `may_url`: jobs with URLs of their own?"""
 
     name: str
+    may_url: bool = False
 
 
-ANYONE = Client("-")
+ANYONE = Client("-", may_url=True)
 
 
 class Authoriser:
@@ -65,7 +66,7 @@ class Authoriser:
         key = await self._presented(presented)
         if not key.allows(needed):
             raise Refused(403, f"this API key has not the scope {needed!r}; it has: {', '.join(key.scopes)}")
-        return Client(key.key_id)
+        return Client(key.key_id, may_url=key.allows("url"))
 
     def forget(self, key_id: str) -> None:
         """Drops what is remembered of a key that this process has just made or deleted."""

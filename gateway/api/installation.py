@@ -46,7 +46,8 @@ async def _paused(call: Call, *, paused: bool) -> Reply:
 
 
 async def list_signing_keys(call: Call) -> Reply:
-    """What receivers verify `v1a` signatures with."""
-    configured = call.gateway.settings.gateway.signing_key
-    key = SigningKey.parse((configured or call.gateway.store.signing_key).reveal())
-    return json_reply({"keys": [{"algorithm": "ed25519", "public_key": key.public}]})
+    """What receivers verify `v1a` signatures with, the present key first."""
+    own = call.gateway.settings.gateway
+    keys = [own.signing_key or call.gateway.store.signing_key, *own.previous_signing_keys]
+    public = [SigningKey.parse(key.reveal()).public for key in keys]
+    return json_reply({"keys": [{"algorithm": "ed25519", "public_key": key} for key in public]})

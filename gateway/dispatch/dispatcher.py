@@ -26,6 +26,7 @@ from gateway.errors import StoreError
 from gateway.events import EventType, JobEvent
 from gateway.jobs import Claimed, Settlement
 from gateway.registry import Registry
+from gateway.results import error_type
 from gateway.runner import Runner
 from gateway.schedules import Schedule
 from gateway.settings import Settings
@@ -198,12 +199,12 @@ class Dispatcher:
             elif status in ("dead", "retrying"):
                 self._tell(status, running.claimed, settlement)
             if self._registry.listening and status in _EVENTS:
-                self._emit(_EVENTS[status], running.claimed, reason=settlement.reason)
+                self._emit(_EVENTS[status], running.claimed, settlement=settlement)
 
     def _tell(self, status: str, job: Claimed, settlement: Settlement) -> None:
         facts = {"job_id": job.job_id, "target": job.target, "attempt": job.attempt, "error": settlement.error[:500]}
         if status == "dead":
-            log.warning("job dead", reason=settlement.reason, **facts)
+            log.warning("job dead", reason=settlement.shown_reason, **facts)
         else:
             log.info("retry scheduled", delay_ms=settlement.delay_ms, **facts)
 
@@ -212,9 +213,10 @@ class Dispatcher:
             self._slots.give_back_suspect()
         self._slots.give_back(1)
 
-    def _emit(self, type: EventType, job: Claimed, *, reason: str = "") -> None:
+    def _emit(self, type: EventType, job: Claimed, *, settlement: Settlement | None = None) -> None:
+        reason, error = ("", "") if settlement is None else (settlement.shown_reason, settlement.error)
         self._registry.emit(
-            JobEvent(type, job.job_id, job.target, job.lane, self._wall_ms(), attempt=job.attempt, reason=reason)
+            JobEvent(type, job.job_id, job.target, job.lane, self._wall_ms(), job.attempt, reason, error_type(error))
         )
 
     def _wake(self, partition: int) -> None:

@@ -12,8 +12,15 @@ from prometheus_client.registry import Collector
 
 from gateway.dispatch.attempts import Running
 from gateway.jobs import Claimed, Settlement
+from gateway.results import error_type
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+NAMED_ERRORS = frozenset(
+    {"dns", "connect", "tls", "timeout", "egress_denied", "reset", "too_large", "protocol", "status", "config"}
+    | {"retry", "fatal", "no_target"}
+)
+"""The errors that metrics tell apart; a plugin's own names are `other`, since nothing bounds their number."""
 
 
 class Durations(Collector):
@@ -61,6 +68,9 @@ class DispatchMetrics:
         self._lost = Counter(
             "gateway_leases_lost", "Attempts whose lease was lost before they settled", registry=registry
         )
+        self._errors = Counter(
+            "gateway_attempt_errors", "Attempts that failed, by what went wrong", ["error"], registry=registry
+        )
         self._removed = Counter("gateway_upkeep_removed", "Finished jobs that this process removed", registry=registry)
         self.active = Gauge("gateway_attempts_active", "Attempts under way", registry=registry)
         self.slots = Gauge("gateway_slots", "Attempts that may run at once", registry=registry)
@@ -73,6 +83,9 @@ class DispatchMetrics:
     def settled(self, running: Running, settlement: Settlement, now_s: float) -> None:
         """Observes an attempt's duration."""
         self._duration.observe((running.claimed.lane, settlement.outcome), now_s - running.started_s)
+        if settlement.error:
+            kind = error_type(settlement.error)
+            self._errors.labels(kind if kind in NAMED_ERRORS else "other").inc()
 
     def lost(self) -> None:
         """Counts an attempt whose lease was lost."""

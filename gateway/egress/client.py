@@ -96,7 +96,9 @@ class EgressClient:
         headers: Sequence[tuple[str, str]] = (),
         body: bytes = b"",
         timeout_s: float = 30.0,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
         max_body: int = 65536,
+        tls: ssl.SSLContext | None = None,
     ) -> HttpResponse:
         """One request and at most `max_body` bytes of its answer, all within `timeout_s` seconds.
 
@@ -108,12 +110,12 @@ class EgressClient:
         if timeout_s <= 0:
             raise HttpError("timeout", "no time was left to send the request")
         timeout = ClientTimeout(
-            total=timeout_s, connect=2 * CONNECT_TIMEOUT_S, sock_connect=CONNECT_TIMEOUT_S, ceil_threshold=EXACT
+            total=timeout_s, connect=2 * connect_timeout_s, sock_connect=connect_timeout_s, ceil_threshold=EXACT
         )
         data = (body if len(body) < LARGE_BODY else BytesIO(body)) or None
         try:
             response = await session.request(
-                method, target, headers=headers, data=data, timeout=timeout, allow_redirects=False
+                method, target, headers=headers, data=data, timeout=timeout, allow_redirects=False, ssl=tls or True
             )
             try:
                 return await _read(response, max_body)

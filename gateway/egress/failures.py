@@ -1,4 +1,4 @@
-"""Names what went wrong with a request: a denial is found however deep it lies, the rest is one of six kinds."""
+"""Names what went wrong with a request: a denial is found however deep it lies, the rest is one of seven kinds."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from aiohttp import (
     ClientResponseError,
     ServerDisconnectedError,
 )
+from aiohttp.http_exceptions import LineTooLong
 
 from gateway.egress.addresses import AddressDenied
 from gateway.errors import EgressDenied, GatewayError, HttpError
 
 MAX_DETAIL = 300
+_TOO_MANY_HEADERS = "Too many headers"
 
 
 class TooManyAnswers(ClientError):
@@ -29,7 +31,7 @@ def failure(exc: BaseException, timeout_s: float) -> GatewayError:
     if denied := _denied(exc):
         return EgressDenied(str(denied))
     if isinstance(exc, TimeoutError):
-        return HttpError("timeout", f"no full answer within {timeout_s:g} s")
+        return HttpError("timeout", f"no full answer within {round(timeout_s, 2):g} s")
     return HttpError(_kind(exc), _detail(exc))
 
 
@@ -54,13 +56,25 @@ def _kind(exc: BaseException) -> str:
         return "connect"
     if isinstance(exc, (ClientConnectionError, OSError)):
         return "reset"
-    return "protocol"
+    return "too_large" if _is_too_large(exc) else "protocol"
+
+
+def _is_too_large(exc: BaseException) -> bool:
+    """Did the head of an answer, or the number of answers, pass what is read of them?"""
+    if isinstance(exc, TooManyAnswers):
+        return True
+    cause: BaseException | None = exc
+    while cause is not None:
+        if isinstance(cause, LineTooLong) or _TOO_MANY_HEADERS in str(getattr(cause, "message", "")):
+            return True
+        cause = cause.__cause__
+    return False
 
 
 def _detail(exc: BaseException) -> str:
     """What the system says; where aiohttp would quote what the peer sent, words of our own."""
     if isinstance(exc, ClientResponseError):
-        return "the answer is not HTTP, or its headers are larger than allowed"
+        return "its headers are larger than allowed" if _is_too_large(exc) else "the answer is not HTTP"
     if isinstance(exc, ClientPayloadError):
         return "the answer broke off, or is not framed as its headers say"
     if isinstance(exc, ServerDisconnectedError):

@@ -12,14 +12,21 @@ import structlog
 from gateway.errors import ConfigError, NotFound, PluginError
 from gateway.events import JobEvent
 from gateway.executor import Executor, Job
-from gateway.jobs import CALLBACK_TARGET
+from gateway.jobs import CALLBACK_TARGET, URL_TARGET
 from gateway.registry.declared import with_declared
 from gateway.registry.discovery import discover, make_importable
 from gateway.registry.listeners import Listeners
 from gateway.registry.loading import LoadedPlugin, Offers, collect, describe, register
 from gateway.registry.schedules import make_file_schedule
 from gateway.registry.sources import make_trigger
-from gateway.registry.targets import Target, callback_config, callback_target, check_runnable, make_target
+from gateway.registry.targets import (
+    Target,
+    builtin_targets,
+    callback_config,
+    check_runnable,
+    make_target,
+    url_config,
+)
 from gateway.schedules import Schedule
 from gateway.secret import Secret
 from gateway.settings import SecretSource, Settings, TargetSettings, known_names
@@ -60,7 +67,7 @@ class Registry:
                 for name, each in settings.schedules.items()
             }
         )
-        self._callback = callback_target(self.executors)
+        self._builtin = builtin_targets(self.executors, per_host=settings.egress.per_host)
         self._started: list[Executor[Any]] = []
 
     @classmethod
@@ -91,16 +98,26 @@ class Registry:
 
     def target(self, name: str) -> Target:
         """The target that a claimed job names, configured or built in; raises NotFound."""
-        return self._callback if name == CALLBACK_TARGET else self.submittable(name)
+        return self._builtin.get(name) or self.submittable(name)
 
     @property
     def flows(self) -> dict[str, dict[str, int]]:
         """The targets whose jobs wait in flows, with their limits."""
-        return {name: flow for name, target in self.targets.items() if (flow := target.flow) is not None}
+        targets = self._builtin | dict(self.targets)
+        return {name: flow for name, target in targets.items() if (flow := target.flow) is not None}
 
     def callback_config(self, url: str, secret: Secret | str | None = None) -> Any:
         """The http executor's config for one callback; ConfigError (place `callback…`) if it cannot be."""
-        return callback_config(self._callback.executor, url, secret)
+        return callback_config(self._builtin[CALLBACK_TARGET].executor, url, secret)
+
+    @property
+    def url_target(self) -> Target:
+        """The built-in target of jobs with a URL of their own."""
+        return self._builtin[URL_TARGET]
+
+    def url_config(self, url: str) -> Any:
+        """The http executor's config for one such job; ConfigError if it cannot be."""
+        return url_config(self.url_target.executor, url)
 
     @property
     def listening(self) -> bool:

@@ -11,14 +11,16 @@ import msgspec
 from gateway.backoff import RetryPolicy
 from gateway.errors import ConfigError, PluginError
 from gateway.executor import Executor
-from gateway.jobs import CALLBACK_TARGET
-from gateway.limits import Limits, flow_fields
+from gateway.jobs import CALLBACK_TARGET, URL_TARGET, JobRequest
+from gateway.limits import KeyLimits, Limits, flow_fields
 from gateway.secret import Secret
-from gateway.settings import TARGET_KEYS, SecretSource, TargetSettings, decode, join_place, mend_name
+from gateway.settings import TARGET_KEYS, FieldFault, SecretSource, TargetSettings, decode, join_place, mend_name
 
 CALLBACK_EXECUTOR = "http"
 CALLBACK_TIMEOUT_S = 30.0
 CALLBACK_RETRY = RetryPolicy(max_attempts=8)
+URL_TIMEOUT_S = 30.0
+_URL_JOB_MAY = ("headers", "method", "query")
 
 
 class PerJob(msgspec.Struct, frozen=True):
@@ -38,6 +40,10 @@ class Target:
     limit: Limits | None = None
     ordered: bool = False
     place: str = ""
+
+    def check_request(self, request: JobRequest) -> None:
+        """Raises ValueError (FieldFault: with the field) unless its jobs may set this of their requests."""
+        self.executor.check_request(self.config, request)
 
     @property
     def flow(self) -> dict[str, int] | None:
@@ -87,16 +93,28 @@ def check_runnable(target: Target) -> None:
     try:
         target.executor.check(target.config)
     except ValueError as exc:
-        raise ConfigError(target.place, str(exc)) from exc
+        place = join_place(target.place, exc.field) if isinstance(exc, FieldFault) else target.place
+        raise ConfigError(place, str(exc)) from exc
     except Exception as exc:
         detail = f"check() failed for the target {target.name}: {type(exc).__name__}: {exc}"
         raise PluginError(f"executor {target.executor.name}", detail) from exc
 
 
-def callback_target(executors: Mapping[str, Executor[Any]]) -> Target:
-    """The built-in target that delivers callbacks."""
-    executor = executors[CALLBACK_EXECUTOR]
-    return Target(CALLBACK_TARGET, executor, PerJob(), None, CALLBACK_TIMEOUT_S, CALLBACK_RETRY, place="callback")
+def builtin_targets(executors: Mapping[str, Executor[Any]], *, per_host: int) -> dict[str, Target]:
+    """The targets of callbacks and of jobs with a URL of their own; a job's key is its host, and `per_host` of a host
+    run at once."""
+    executor, limit = executors[CALLBACK_EXECUTOR], Limits(per_key=KeyLimits(concurrency=per_host))
+    callback = Target(
+        CALLBACK_TARGET, executor, PerJob(), None, CALLBACK_TIMEOUT_S, CALLBACK_RETRY, limit, place="callback"
+    )
+    config = url_config(executor, "http://host.invalid/")
+    url = Target(URL_TARGET, executor, config, None, URL_TIMEOUT_S, RetryPolicy(), limit, place="url")
+    return {CALLBACK_TARGET: callback, URL_TARGET: url}
+
+
+def url_config(executor: Executor[Any], url: str) -> Any:
+    """The executor's config for one job with a URL of its own; raises ConfigError whose place is `url`."""
+    return decode({"url": url, "job_may": list(_URL_JOB_MAY)}, executor.Config, "")
 
 
 def callback_config(executor: Executor[Any], url: str, secret: Secret | str | None) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gateway.settings.checks import FieldFault
 from gateway.settings.decoding import decode, field_names, join_place
 from gateway.settings.loading import load
 from gateway.settings.model import (
@@ -11,7 +12,7 @@ from gateway.settings.model import (
     RetentionSettings,
     Settings,
 )
-from gateway.settings.secrets import SecretSource
+from gateway.settings.secrets import ConfigFile, SecretSource
 from gateway.settings.spelling import known_names, mend_name
 from gateway.settings.tables import (
     TARGET_KEYS,
@@ -28,7 +29,9 @@ from gateway.settings.tables import (
 __all__ = [
     "TARGET_KEYS",
     "TRIGGER_KEYS",
+    "ConfigFile",
     "EgressSettings",
+    "FieldFault",
     "GatewaySettings",
     "LaneSettings",
     "RetentionSettings",

@@ -15,7 +15,7 @@ from gateway.errors import ConfigError
 from gateway.limits import KeyLimits, Limits, Rate
 from gateway.secret import Secret
 from gateway.settings.checks import FieldFault
-from gateway.settings.secrets import SecretSource, read_secret
+from gateway.settings.secrets import ConfigFile, SecretSource, read_path, read_secret
 from gateway.settings.spelling import mend_name
 
 T = TypeVar("T")
@@ -80,6 +80,8 @@ def _read_custom(secrets: SecretSource | None, kind: type, value: object) -> obj
         return read_secret(value, secrets)
     if kind is Rate:
         return Rate(value)
+    if kind is ConfigFile:
+        return read_path(value, secrets)
     raise TypeError(f"a {kind.__name__} cannot be read from a configuration")
 
 
@@ -89,6 +91,9 @@ def _located(exc: msgspec.ValidationError, kind: Any, place: str) -> ConfigError
     path = found[1] if found else ""
     message = text[: found.start()] if found else text
     detail = _detail(message, list(_types_at(kind, path)), in_file=bool(place))
+    if message.startswith("Invalid value "):
+        tags = [each.__struct_config__.tag for each in _types_at(kind, path.rpartition(".")[0]) if _is_struct(each)]
+        detail = f"{_lowered(message)}; write one of: {', '.join(map(str, tags))}"
     path = path.removeprefix(".").replace("[...]", "")
     if isinstance(exc.__cause__, FieldFault):
         path = f"{path}.{exc.__cause__.field}" if path else exc.__cause__.field
@@ -103,12 +108,16 @@ def _detail(message: str, types: Sequence[Any], *, in_file: bool) -> str:
         return f'missing key "{missing[1]}"'
     if message.startswith("Invalid enum value"):
         choices = [str(choice) for kind in types if get_origin(kind) is Literal for choice in get_args(kind)]
-        return f"{message[0].lower()}{message[1:]}; write one of: {', '.join(choices)}"
+        return f"{_lowered(message)}; write one of: {', '.join(choices)}"
     if message.startswith("Expected "):
         plain = message.replace("`", "").replace(" | null", "")
         example = next((f" such as {_EXAMPLES[kind]}" for kind in types if kind in _EXAMPLES), "")
         return plain.replace("object", f"a table{example}").replace("Expected", "expected", 1)
     return message
+
+
+def _lowered(message: str) -> str:
+    return f"{message[0].lower()}{message[1:]}".replace("`", "")
 
 
 def _unknown(key: str, known: Iterable[str], *, in_file: bool) -> str:

@@ -117,6 +117,8 @@ def _value(place: tuple[str, str], text: str, variable: str) -> object:
         return _pairs(text, next(concrete_types(get_args(kind)[1])), variable)
     if kind is int:
         return _whole_number(text, variable)
+    if kind is bool:
+        return _truth(text, variable)
     if kind is Duration and re.fullmatch(r"\d+(\.\d+)?", text, re.ASCII):
         return float(text)
     return text
@@ -137,6 +139,12 @@ def _whole_number(text: str, variable: str) -> int:
     if re.fullmatch(r"-?\d{1,18}", text, re.ASCII) is None:
         raise ConfigError(f"environment: {variable}", f"expected int, got {text!r}")
     return int(text)
+
+
+def _truth(text: str, variable: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ConfigError(f"environment: {variable}", f"expected true or false, got {text!r}")
+    return text.lower() == "true"
 
 
 def _items(text: str) -> list[str]:

@@ -36,6 +36,8 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     public_url: str | None = None
     api_key: Secret | None = None
     signing_key: Secret | None = None
+    previous_signing_keys: tuple[Secret, ...] = ()
+    url_jobs: bool = False
     namespace: str = "default"
     partitions: Annotated[int, Meta(ge=1, le=MAX_PARTITIONS)] | None = None
     durability: Literal["memory"] = "memory"
@@ -69,12 +71,16 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             raise FieldFault("api_key", "not an API key; write gwk_<id>_<secret>, the secret 16 characters or more")
         if self.signing_key is not None:
             check_signing_key("signing_key", self.signing_key)
+        for at, key in enumerate(self.previous_signing_keys):
+            check_signing_key(f"previous_signing_keys[{at}]", key)
 
 
 class EgressSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[egress]`: networks and hosts that call-outs may reach beside the public internet."""
+    """`[egress]`: networks and hosts that call-outs may reach beside the public internet; `per_host` is how many
+    callbacks, and how many jobs with a URL of their own, run at once for each host."""
 
     allow: tuple[str, ...] = ()
+    per_host: Annotated[int, Meta(ge=1, le=10_000)] = 20
 
     def __post_init__(self) -> None:
         for at, text in enumerate(self.allow):

@@ -12,12 +12,24 @@ _MAX_BYTES = 65536
 _FORMS = 'write the text, { env = "NAME" } or { file = "/path" }'
 
 
+class ConfigFile(str):
+    """The path of a file, as a field type of a configuration model; only the configuration file may name one."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class SecretSource:
     """The environment and the directory (for relative paths) that `{ env = … }` and `{ file = … }` speak of."""
 
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     directory: Path = field(default_factory=Path)
+
+    def path(self, text: str) -> str:
+        """Where a file lies that the configuration names; ValueError if it names none."""
+        if not text or "\0" in text:
+            raise ValueError("not a path of a file")
+        return str(self.directory / text)
 
     def variable(self, name: str) -> Secret:
         """The secret in an environment variable; ValueError if it is not set, or empty."""
@@ -59,6 +71,15 @@ def read_secret(value: object, source: SecretSource | None) -> Secret:
             return source.file(path)
         case _:
             raise ValueError(f"not a secret; {_FORMS}")
+
+
+def read_path(value: object, source: SecretSource | None) -> ConfigFile:
+    """The file that a configured value names; ValueError over the API, which must not make us open files."""
+    if source is None:
+        raise ValueError("only the configuration file may name a file")
+    if not isinstance(value, str):
+        raise ValueError("not the path of a file")
+    return ConfigFile(source.path(value))
 
 
 def _text(content: bytes, path: str) -> str:

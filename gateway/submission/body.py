@@ -31,7 +31,9 @@ class RetryOverride(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A job as it is submitted. `type`, `run_after`, `scheduled_at` and `max_retries` are older names of `target`,
-    `run_at` and `max_attempts`; a string in `priority` names the lane; the bytes of `payload` are kept as they are."""
+    `run_at` and `max_attempts`; a string in `priority` names the lane; the bytes of `payload` are kept as they are.
+
+    `url` stands instead of a target; `headers`, `method`, `path` and `query` are for HTTP targets that allow them."""
 
     target: str | None = None
     type: str | None = None
@@ -51,3 +53,8 @@ class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     idempotency_key: str | None = None
     callback: Callback | None = None
     tags: tuple[str, ...] | None = None
+    url: str | None = None
+    headers: dict[str, str] | None = None
+    method: str | None = None
+    path: str | None = None
+    query: dict[str, str] | None = None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.backoff import RetryPolicy
+from gateway.jobs import JobRequest
 
 
 class TargetFacts(Protocol):
@@ -18,12 +19,16 @@ class TargetFacts(Protocol):
     @property
     def retry(self) -> RetryPolicy: ...
 
+    def check_request(self, request: JobRequest) -> None:
+        """Raises ValueError (FieldFault: with the field) unless its jobs may set this."""
+
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
     """What a body may name, and what it does not say: targets, lanes, the window of idempotency keys, new ids.
 
-    `new_id(now_ms, target=…, key=…, idempotency_key=…)` is `Store.new_id`.
+    `new_id(now_ms, target=…, key=…, idempotency_key=…)` is `Store.new_id`; `url_target` is what jobs with a bare URL
+    are of, None where there may be none.
     """
 
     targets: Mapping[str, TargetFacts]
@@ -31,6 +36,7 @@ class Catalog:
     default_lane: str
     window_ms: int
     new_id: Callable[..., str]
+    url_target: TargetFacts | None = None
 
     def lane_of(self, target: TargetFacts) -> str:
         """The lane of a job that names none."""
@@ -41,9 +47,11 @@ class Catalog:
 class Caller:
     """What a request says beside its body; `name` (the API key's id) is the scope of its idempotency keys.
 
-    `traceparent` is passed on if it is one (W3C Trace Context, version 00), and dropped silently if not.
+    `traceparent` is passed on if it is one (W3C Trace Context, version 00), and dropped silently if not. `may_url`: may
+    its jobs name a URL instead of a target?
     """
 
     name: str = "-"
     idempotency_key: str | None = None
     traceparent: str = ""
+    may_url: bool = False

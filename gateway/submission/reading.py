@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from gateway.backoff import RetryPolicy
-from gateway.jobs import Options, Submission
+from gateway.jobs import URL_TARGET, JobRequest, Options, Submission
 from gateway.submission.body import SubmitBody
 from gateway.submission.catalog import Caller, Catalog
 from gateway.submission.checks import check_fields, check_idempotency_key
@@ -15,6 +15,7 @@ from gateway.submission.choices import choose_attempts, choose_lane, choose_retr
 from gateway.submission.decoding import decode_body
 from gateway.submission.faults import Faults
 from gateway.submission.fingerprint import idempotency
+from gateway.submission.request import choose_request, choose_url_target, host_of
 
 _TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}\Z", re.ASCII)
 
@@ -26,7 +27,12 @@ def parse_submission(text: bytes, catalog: Catalog, *, caller: Caller, now_s: fl
     """
     faults = Faults()
     body = decode_body(text, faults)
-    target = choose_target(body, catalog.targets, faults)
+    if body.url is None:
+        target = choose_target(body, catalog.targets, faults)
+    else:
+        target = choose_url_target(body, catalog, caller, faults)
+    host = host_of(body.url, "/url", faults)
+    request = choose_request(body, target, faults)
     lane, priority = choose_lane(body, catalog.lanes, faults)
     delay_ms, run_at_s = choose_start(body, faults, now_s=now_s)
     attempts = choose_attempts(body, faults)
@@ -35,7 +41,8 @@ def parse_submission(text: bytes, catalog: Catalog, *, caller: Caller, now_s: fl
     check_fields(body, faults)
     faults.raise_any()
     assert target is not None
-    name = body.target or body.type or ""
+    name = URL_TARGET if host else body.target or body.type or ""
+    key = host or body.key or ""
     folded = msgspec.structs.replace(
         body,
         target=name,
@@ -46,25 +53,26 @@ def parse_submission(text: bytes, catalog: Catalog, *, caller: Caller, now_s: fl
         **dict.fromkeys(("type", "run_after", "scheduled_at", "max_retries", "idempotency_key")),
     )
     return Submission(
-        job_id=catalog.new_id(int(now_s * 1000), target=name, key=body.key or "", idempotency_key=idempotency_key),
+        job_id=catalog.new_id(int(now_s * 1000), target=name, key=key, idempotency_key=idempotency_key),
         target=name,
         payload=bytes(body.payload),
         lane=lane or catalog.lane_of(target),
         priority=priority or 0,
-        key=body.key or "",
+        key=key,
         delay_ms=delay_ms,
         expires_ms=round(body.expires_in * 1000) if body.expires_in else 0,
         max_attempts=attempts or (retry or target.retry).max_attempts,
         idempotency=idempotency(folded, idempotency_key, caller.name, window_ms=catalog.window_ms),
-        options=_options(body, retry, caller.traceparent),
+        options=_options(body, retry, request, caller.traceparent),
     )
 
 
-def _options(body: SubmitBody, retry: RetryPolicy | None, traceparent: str) -> Options:
+def _options(body: SubmitBody, retry: RetryPolicy | None, request: JobRequest | None, traceparent: str) -> Options:
     return Options(
         timeout=None if body.timeout is None else float(body.timeout),
         retry=retry,
         callback=body.callback,
         tags=body.tags or (),
         traceparent=traceparent if _TRACEPARENT.match(traceparent) else "",
+        request=request,
     )

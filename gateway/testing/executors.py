@@ -17,6 +17,7 @@ Fatal), `config_error` (raises anything else). Needs pytest and pytest-asyncio i
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, ClassVar, TypeVar
@@ -44,7 +45,9 @@ class NoHttp:
         headers: Sequence[tuple[str, str]] = (),
         body: bytes = b"",
         timeout_s: float = 30.0,
+        connect_timeout_s: float = 5.0,
         max_body: int = 65536,
+        tls: ssl.SSLContext | None = None,
     ) -> HttpResponse:
         raise GatewayError(f"{method} {url}: this attempt has no http client; pass make_attempt(…, http=client)")
 

@@ -106,7 +106,7 @@ async def test_gzip_bomb_is_not_inflated(client: EgressClient) -> None:
 async def test_huge_header_is_refused_long_before_its_end(client: EgressClient) -> None:
     sent = [0]
     async with Receiver(floods(b"HTTP/1.1 200 OK\r\nX-A: ", b"a" * 65536, sent)) as receiver:
-        assert await kind_of(client.request("GET", receiver.url, timeout_s=10)) == "protocol"
+        assert await kind_of(client.request("GET", receiver.url, timeout_s=10)) == "too_large"
         await asyncio.wait_for(receiver.left.wait(), 10)
     assert sent[0] < 10 << 20
 
@@ -114,7 +114,7 @@ async def test_huge_header_is_refused_long_before_its_end(client: EgressClient) 
 async def test_endless_headers_are_refused(client: EgressClient) -> None:
     sent = [0]
     async with Receiver(floods(b"HTTP/1.1 200 OK\r\n", b"X-A: 1\r\n" * 4096, sent)) as receiver:
-        assert await kind_of(client.request("GET", receiver.url, timeout_s=10)) == "protocol"
+        assert await kind_of(client.request("GET", receiver.url, timeout_s=10)) == "too_large"
 
 
 async def test_header_dribble_ends_at_the_total_deadline(client: EgressClient) -> None:
@@ -214,7 +214,7 @@ async def test_endless_interim_answers_are_refused_at_once(client: EgressClient)
     sent = [0]
     async with Receiver(floods(b"", b"HTTP/1.1 103 Early Hints\r\n\r\n" * 1000, sent)) as receiver:
         begun = time.monotonic()
-        assert await kind_of(client.request("POST", receiver.url, timeout_s=10)) == "protocol"
+        assert await kind_of(client.request("POST", receiver.url, timeout_s=10)) == "too_large"
         assert time.monotonic() - begun < 5
         await asyncio.wait_for(receiver.left.wait(), 5)
     assert sent[0] < 10 << 20

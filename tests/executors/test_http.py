@@ -13,7 +13,7 @@ import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from standardwebhooks import Webhook
 
-from executors.http import HttpConfig, HttpExecutor, register_executors
+from executors.http import HttpConfig, HttpExecutor, PreviousSecret, register_executors
 from gateway import Attempt, Fatal, Job, Payload, Result, Retry, Secret, Settings, __version__
 from gateway.client import verify_callback
 from gateway.egress.client import EgressClient
@@ -67,7 +67,7 @@ async def sent(http: EgressClient, executor: HttpExecutor, **config: Any) -> Rec
 
 
 async def test_payload_is_sent_verbatim_with_the_facts_of_the_attempt(http: EgressClient) -> None:
-    seen = await sent(http, HttpExecutor(KEY), headers={"X-Tenant": "7"})
+    seen = await sent(http, HttpExecutor([KEY]), headers={"X-Tenant": "7"})
     assert (seen.method, seen.body) == ("POST", PAYLOAD)
     facts = {
         "content-type": "application/json",
@@ -99,19 +99,21 @@ async def test_get_sends_no_body_and_signs_none(http: EgressClient) -> None:
 
 
 async def test_delivery_verifies_with_an_independent_library_when_the_target_has_a_secret(http: EgressClient) -> None:
-    seen = await sent(http, HttpExecutor(KEY), secret=Secret(SECRET))
+    seen = await sent(http, HttpExecutor([KEY]), secret=Secret(SECRET))
     Webhook(SECRET).verify(seen.body, dict(seen.headers))
     assert verify_callback(dict(seen.headers), seen.body, SECRET)["n"] == 1.0
 
 
 async def test_delivery_verifies_with_both_secrets_during_a_rotation(http: EgressClient) -> None:
-    seen = await sent(http, HttpExecutor(), secret=Secret(SECRET), previous_secret=Secret(OLD_SECRET))
+    seen = await sent(
+        http, HttpExecutor(), secret=Secret(SECRET), previous_secrets=(PreviousSecret(Secret(OLD_SECRET)),)
+    )
     for secret in (SECRET, OLD_SECRET):
         Webhook(secret).verify(seen.body, dict(seen.headers))
 
 
 async def test_delivery_verifies_with_plain_ed25519_when_the_target_has_no_secret(http: EgressClient) -> None:
-    seen = await sent(http, HttpExecutor(KEY))
+    seen = await sent(http, HttpExecutor([KEY]))
     headers = dict(seen.headers)
     public = Ed25519PublicKey.from_public_bytes(base64.b64decode(KEY.public.removeprefix("whpk_")))
     signature = base64.b64decode(headers["webhook-signature"].removeprefix("v1a,"))
@@ -125,7 +127,7 @@ async def test_signature_is_left_out_when_there_is_no_key(http: EgressClient) ->
 
 
 async def test_timestamp_is_that_of_the_attempt(http: EgressClient) -> None:
-    seen = await sent(http, HttpExecutor(KEY, clock=lambda: 1614265330.9))
+    seen = await sent(http, HttpExecutor([KEY], clock=lambda: 1614265330.9))
     assert seen.values("webhook-timestamp") == ["1614265330"]
 
 
@@ -168,7 +170,7 @@ async def test_status_that_may_pass_is_retried(http: EgressClient, status: int) 
     with pytest.raises(Retry) as caught:
         await run(http, answer(f"{status} X", b"busy" * 1000))
     assert caught.value.type == "status"
-    assert caught.value.details == {"status": status, "body": "busy" * 256}
+    assert caught.value.details == {"status": status, "body": "busy" * 256, "truncated": True}
     assert caught.value.after is None
 
 
@@ -273,7 +275,6 @@ async def test_cancelled_attempt_leaves_no_connection(http: EgressClient) -> Non
         ({"url": "http://a.example/", "headers": {"Host": "b"}}, "set by the gateway"),
         ({"url": "http://a.example/", "headers": {"Webhook-Id": "b"}}, "set by the gateway"),
         ({"url": "http://a.example/", "secret": "whsec_%%%"}, "not a Standard Webhooks secret"),
-        ({"url": "http://a.example/", "previous_secret": "%"}, "not a Standard Webhooks secret"),
         ({"url": "http://a.example/", "timeout": "3s"}, "timeout"),
     ],
 )

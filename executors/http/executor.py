@@ -1,0 +1,96 @@
+"""One attempt: made, signed, sent, judged."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from gateway import (
+    Attempt,
+    EgressDenied,
+    Executor,
+    Fatal,
+    FieldFault,
+    HttpError,
+    JobRequest,
+    Result,
+    Retry,
+    signing,
+)
+
+from .answers import judge
+from .config import HttpConfig
+from .outgoing import Outgoing, check_request, outgoing
+from .tls import client_context
+
+
+class HttpExecutor(Executor[HttpConfig]):
+    """Sends a job to a URL; `signing_keys` sign for targets without a secret, the present one first."""
+
+    name = "http"
+    Config = HttpConfig
+    has_flow = True
+    remote = True
+
+    def __init__(
+        self, signing_keys: Sequence[signing.SigningKey] = (), *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._private_keys = tuple(key.private_key for key in signing_keys)
+        self._clock = clock
+
+    def check(self, config: HttpConfig) -> None:
+        """Raises FieldFault if a certificate's file cannot be used here."""
+        client_context(config.ca, config.client_cert, config.client_key)
+
+    def check_request(self, config: HttpConfig, request: JobRequest) -> None:
+        """Raises FieldFault unless the target's `job_may` allows it."""
+        check_request(config, request)
+
+    async def execute(self, attempt: Attempt[HttpConfig]) -> Result:
+        """Succeeds on 2xx; a JSON answer is the result, else its text, else None."""
+        config = attempt.config
+        try:
+            request = outgoing(attempt)
+            tls = client_context(config.ca, config.client_cert, config.client_key)
+        except FieldFault as exc:
+            raise Fatal(f"{exc.field}: {exc}", type="config") from exc
+        try:
+            response = await attempt.http.request(
+                request.method,
+                request.url,
+                headers=self._headers(attempt, request),
+                body=request.body,
+                timeout_s=attempt.remaining_s(),
+                connect_timeout_s=float(config.connect_timeout),
+                tls=tls,
+            )
+        except EgressDenied as exc:
+            raise Fatal(str(exc), type="egress_denied") from exc
+        except HttpError as exc:
+            raise Retry(exc.detail, type=exc.kind) from exc
+        return judge(response, config, now_s=self._clock())
+
+    def _headers(self, attempt: Attempt[HttpConfig], request: Outgoing) -> list[tuple[str, str]]:
+        job = attempt.job
+        headers = list(request.headers)
+        if job.traceparent:
+            headers.append(("traceparent", job.traceparent))
+        headers += (
+            ("gateway-job-id", job.job_id),
+            ("gateway-attempt", str(attempt.number)),
+            ("gateway-max-attempts", str(job.max_attempts)),
+            ("idempotency-key", job.job_id),
+        )
+        return headers + self._signature(job.job_id, request.body, attempt.config)
+
+    def _signature(self, job_id: str, body: bytes, config: HttpConfig) -> list[tuple[str, str]]:
+        now_s = self._clock()
+        secrets = config.live_secrets(now_s)
+        if not secrets and not self._private_keys:
+            return []
+        signature = signing.sign(job_id, int(now_s), body, secrets=secrets, private_key=self._private_keys)
+        return [
+            ("webhook-id", job_id),
+            ("webhook-timestamp", str(int(now_s))),
+            ("webhook-signature", signature),
+        ]
