@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from gateway.jobs import Status
 from tests.store.site import Site
@@ -31,5 +32,6 @@ async def audit(site: Site) -> None:
 
 async def _timers(site: Site) -> int:
     """Timers of flows, which wait in `due` too."""
-    members = [await site.store.client.zrange(f"{each.prefix}due", 0, -1) for each in site.store.keyspaces]
+    client: Any = site.store.client
+    members = [await client.zrange(f"{each.prefix}due", 0, -1) for each in site.store.keyspaces]
     return sum(member.startswith(b"~") for each in members for member in each)

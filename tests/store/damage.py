@@ -45,13 +45,13 @@ async def _settle_some(site: Site, draw: random.Random) -> None:
     worker = site.worker("runner")
     for job in await site.claim(worker, 4, suspects=False):
         outcome = draw.choice(["succeeded", "dead", "retry", "released"])
-        facts: dict[str, Any] = {
+        known: dict[str, dict[str, Any]] = {
             "succeeded": {"result": "1"},
             "dead": {"reason": "fatal"},
             "retry": {"delay_ms": 30_000},
             "released": {},
-        }[outcome]
-        await site.settle(worker, job, outcome, **facts)  # type: ignore[arg-type]
+        }
+        await site.settle(worker, job, outcome, **known[outcome])  # type: ignore[arg-type]
 
 
 def _flat(fields: dict[str, int]) -> list[str | int]:
@@ -98,7 +98,7 @@ class Damager:
 
     async def lose_entry(self) -> str:
         index = await self._index()
-        entries = await self.site.store.client.zrange(self._key(index), 0, -1)
+        entries: Any = await self.site.store.client.zrange(self._key(index), 0, -1)
         entry = self.draw.choice(entries or [b""])
         await self.site.store.client.zrem(self._key(index), entry)
         return f"{index} {entry!r}"
@@ -114,7 +114,7 @@ class Damager:
 
     async def move_entry(self) -> str:
         index = self.draw.choice(await self._names("lane", "flow", "ring", "heads", "suspect") or ["lane:low"])
-        entries = await self.site.store.client.zrange(self._key(index), 0, -1)
+        entries: Any = await self.site.store.client.zrange(self._key(index), 0, -1)
         if entries:
             await self.site.store.client.zadd(self._key(index), {self.draw.choice(entries): 7})
         return index
@@ -148,7 +148,7 @@ class Damager:
         return f"{job_id} {field}"
 
     async def miscount(self) -> str:
-        client = self.site.store.client
+        client: Any = self.site.store.client
         name = self.draw.choice(["waiting", "seq", *await self._names("ft", "fk")])
         if name == "seq":
             await client.delete(self._key("seq"))
