@@ -12,7 +12,10 @@ import yaml
 from tests.documents import ROOT
 
 BASE = ROOT / "docker-compose.yml"
-OVERLAYS: dict[str, tuple[Path, ...]] = {"standalone": (BASE,)}
+OVERLAYS: dict[str, tuple[Path, ...]] = {
+    "standalone": (BASE,),
+    "ha": (BASE, ROOT / "deploy" / "compose.ha.yml"),
+}
 KEY = "gwk_me_0123456789abcdef0123456789abcdef"
 
 _VARIABLE = re.compile(r"\$(?:\$|\{(\w+)(?:(:?[-?])([^}]*))?\})")

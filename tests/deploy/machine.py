@@ -64,26 +64,32 @@ class Machine:
             text = text.replace(f"//{name}:", f"//{other}:")
         return text
 
-    def start_servers(self, services: Mapping[str, Mapping[str, Any]], configs: Mapping[str, Any]) -> None:
-        """Starts the Valkey servers and sentinels among the services, those that nothing waits for first."""
+    def start_servers(
+        self, services: Mapping[str, Mapping[str, Any]], configs: Mapping[str, Any]
+    ) -> dict[str, Process]:
+        """Starts the Valkey servers and sentinels among the services, by their names."""
         self.servers = {name: self.address(name) for name, each in services.items() if "build" not in each}
         for name in self.servers:
             fixed = [net["ipv4_address"] for net in self._networks(services[name]) if "ipv4_address" in net]
             self.servers |= dict.fromkeys(fixed, self.servers[name])
+        started = {}
         for name, service in services.items():
             text = " ".join(service["command"])
             if "valkey-server" in text or "valkey-sentinel" in text:
-                self._start_server(name, service, configs)
+                started[name] = self._start_server(name, service, configs)
+        return started
 
-    def _start_server(self, name: str, service: Mapping[str, Any], configs: Mapping[str, Any]) -> None:
+    def _start_server(self, name: str, service: Mapping[str, Any], configs: Mapping[str, Any]) -> Process:
         data = self._folder / name
         data.mkdir()
         bound = self.servers[name]
         paths = {"/data": str(data)}
         for each in service.get("configs", []):
-            file = data / f"{each['source']}.given"
+            file = self._folder / f"{name}.{each['source']}"
             text = configs[each["source"]]["content"].replace("/data", str(data))
-            file.write_text(f"{self.here(text, self.servers)}bind {bound}\n")
+            # on one machine all would announce themselves as 127.0.0.1
+            here = f"bind {bound}\nsentinel announce-ip {bound}\n"
+            file.write_text(f"{self.here(text, self.servers)}{here}")
             paths[each["target"]] = str(file)
         command = []
         for word in service["command"]:
@@ -92,7 +98,7 @@ class Machine:
             command.append(self.here(word, self.servers))
         if command[0] == "valkey-server":
             command += ["--bind", bound]
-        self._run(command, data, name, {})
+        return self._run(command, data, name, {})
 
     def run(self, program: Program) -> Process:
         """The program, with its command and environment, in the folder of the example."""

@@ -89,6 +89,14 @@ def test_servers_keep_what_they_acknowledged_and_are_reached_from_inside_only(
         assert "ports" not in server, name
 
 
+def test_sentinels_are_three_and_two_must_agree() -> None:
+    project = load(OVERLAYS["ha"])
+    sentinels = [name for name, each in project["services"].items() if "valkey-sentinel" in str(each["command"])]
+    assert sentinels == ["sentinel-1", "sentinel-2", "sentinel-3"]
+    assert "sentinel monitor gateway valkey 6379 2\n" in project["configs"]["sentinel"]["content"]
+    assert [name for name, each in project["services"].items() if "--replicaof" in each["command"]]
+
+
 def test_compose_asks_for_an_api_key_where_there_is_none() -> None:
     with pytest.raises(MissingVariable, match="GATEWAY_API_KEY is not set"):
         load([BASE], environ={})

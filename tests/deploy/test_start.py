@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import redis
 
 from tests.deploy import compose, terraform
 from tests.deploy.machine import Machine
@@ -43,6 +45,37 @@ def test_compose_starts_what_runs_a_job(name: str, tmp_path: Path) -> None:
             run_job(api, name)
         for program, process in running:
             assert process.stop(program.stop_s or 0) == 0
+
+
+def test_ha_overlay_goes_on_when_its_primary_is_killed(tmp_path: Path) -> None:
+    files = compose.OVERLAYS["ha"]
+    project = compose.load(files)
+    with Machine(tmp_path) as machine:
+        servers = machine.start_servers(project["services"], project["configs"])
+        running = {each.role: (each, machine.run(each)) for each in from_compose("ha", files)}
+        for program, process in running.values():
+            machine.await_ready(program, process)
+        with machine.api(running["gateway"][0]) as api:
+            run_job(api, "before")
+            until_sync(lambda: knows_the_others(machine.address("sentinel-1")), timeout_s=30, every_s=0.1)
+            servers["valkey"].kill()
+
+            def goes_on() -> bool:
+                with contextlib.suppress(httpx.TransportError):
+                    return api.post("/jobs", json={"target": "hello", "payload": {"name": "x"}}).status_code == 202
+                return False
+
+            until_sync(lambda: api.get("/readyz").status_code == 503, timeout_s=20)
+            until_sync(goes_on, timeout_s=60, every_s=0.2)
+            run_job(api, "after")
+        assert not any(process.ended for _, process in running.values())
+
+
+def knows_the_others(sentinel: str) -> bool:
+    """Whether a sentinel has heard of the replica and the two other sentinels: until then it cannot act."""
+    with redis.Redis(sentinel, 26379, socket_timeout=2, decode_responses=True) as client:
+        facts = client.info("sentinel")["master0"]
+    return (facts["slaves"], facts["sentinels"]) == (1, 3)
 
 
 @pytest.mark.parametrize("cluster", [False])
