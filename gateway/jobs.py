@@ -138,23 +138,37 @@ class Submitted(msgspec.Struct, frozen=True, array_like=True):
 class Claimed(msgspec.Struct, array_like=True):
     """A job that this process holds under a lease, until it settles with `token` or the lease is lost.
 
-    `waited_ms` is how long it was ready before it was claimed; `body` as `pack_body` made it. The order of the
-    fields is that of the claim script's reply; the last two are added to it.
+    `waited_ms` is how long it was ready before it was claimed; `body` as `pack_body` made it. The first six fields are
+    those of the claim script's reply; `complete` reads the others out of them.
     """
 
     job_id: str
     attempt: int
-    max_attempts: int
-    target: str
-    lane: str
-    key: str
+    facts: str
     previous_delay_ms: int
-    created_ms: int
-    waited_ms: int
-    suspect: bool
+    ready_ms: int
     body: str
+    target: str = ""
+    lane: str = ""
+    key: str = ""
+    max_attempts: int = 0
+    created_ms: int = 0
+    waited_ms: int = 0
+    suspect: bool = False
     partition: int = 0
     nonce: str = ""
+
+    def complete(self, now_ms: int, *, partition: int, nonce: str) -> None:
+        """Takes the facts (lua/records.lua) off the body, or those that hold instead of them now."""
+        first, _, self.body = self.body.partition("\n")
+        flags, self.target, self.lane, _, _, most, created, _, rest = (self.facts or first).split("|", 8)
+        self.key = rest[: rest.rindex("|")]
+        self.facts = ""
+        self.max_attempts = int(most)
+        self.created_ms = int(created)
+        self.waited_ms = now_ms - (self.ready_ms or self.created_ms)
+        self.suspect = "s" in flags
+        self.partition, self.nonce = partition, nonce
 
     @property
     def token(self) -> str:

@@ -26,7 +26,7 @@ end
 
 local out = {}
 for i = 3, #ARGV do
-  local status = call('HGET', P .. 'j:' .. ARGV[i], 'status') or ''
+  local status = status_of(ARGV[i]) or ''
   if status ~= '' and not OVER[status] then register(ARGV[i]) end
   out[#out + 1] = status
 end

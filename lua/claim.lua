@@ -5,12 +5,13 @@
 -- ARGV  1 dispatcher id, 2 nonce, 3 n, 4 lease ms, 5 suspects allowed (0 or 1), 6 promote at most,
 --       7 heartbeat ms, 8… per lane 3, in order: name, weight (0 for all: strict order), most ms its first job waits
 --       before it goes ahead of every lane (0: as long as it takes)
--- Returns  MessagePack: 1 us until the next due job (-1: none), 2 is there more to claim, 3 per job 11: id, attempt,
---       max attempts, target, lane, key, previous delay ms, created ms, ms it was ready, suspect, body
+-- Returns  MessagePack: 1 us until the next due job (-1: none), 2 is there more to claim, 3 the time in ms, 4 per job 6:
+--       id, attempt, facts ('': those in its body), previous delay ms, when it became ready again in ms (0: never),
+--       body with its facts
 local dispatcher, nonce = ARGV[1], ARGV[2]
 local n, lease_ms, suspects_left = whole(ARGV[3], 0), whole(ARGV[4], 1), whole(ARGV[5], 0)
 local promote_most, heartbeat_ms = whole(ARGV[6], 0), whole(ARGV[7], 1)
-if not (n and lease_ms and suspects_left and promote_most and heartbeat_ms) or #ARGV < 10 or (#ARGV - 7) % 3 ~= 0 then
+if not (n and lease_ms and suspects_left and promote_most and heartbeat_ms) or find(nonce, '[|,\n]') or #ARGV < 10 or (#ARGV - 7) % 3 ~= 0 then
   return redis.error_reply('ERR claim: dispatcher nonce n lease_ms suspects promote_most heartbeat_ms [lane weight wait]…')
 end
 local dk = P .. 'dispatcher:' .. dispatcher
@@ -30,27 +31,40 @@ for i = 8, #ARGV, 3 do add_lane(ARGV[i], tonumber(ARGV[i + 1]) or 0, tonumber(AR
 for i = 1, #LANES do add_lane(LANES[i], 0, 0) end
 
 local taken = {}
-local bodies = {}
-local function reply(id, attempt, max_attempts, target, lane, key, previous, created, updated, suspect)
-  taken[#taken + 1] = { id, attempt, tonumber(max_attempts), target, lane, key or '', tonumber(previous or 0),
-    tonumber(created), now_ms - (updated or created), suspect and true or false, '' }
-  bodies[#bodies + 1] = P .. 'b:' .. id
+local STARTED = '|' .. NOW .. '|'
+-- `facts` is '' where those at the head of the body still hold.
+local function reply(id, attempt, facts, previous, updated, body)
+  taken[#taken + 1] = { id, attempt, facts, tonumber(previous) or 0, tonumber(updated) or 0, body }
 end
 local function answer(wake_us, more)
-  for first = 1, #taken, CHUNK do
-    local last = math.min(first + CHUNK - 1, #taken)
-    local found = call('MGET', unpack(bodies, first, last))
-    for i = first, last do taken[i][11] = found[i - first + 1] or '\n' end
-  end
-  return cmsgpack.pack({ wake_us, more, taken })
+  return cmsgpack.pack({ wake_us, more, now_ms, taken })
 end
+
+local bodies = {} -- id -> body, false if there is no such job
+-- Reads all that taking these jobs needs.
+local function read_jobs(ids)
+  read_lines(ids)
+  local keys = {}
+  for i = 1, #ids do keys[i] = P .. 'b:' .. ids[i] end
+  for first = 1, #ids, CHUNK do
+    local last = math.min(first + CHUNK - 1, #ids)
+    local found = call('MGET', unpack(keys, first, last))
+    for i = first, last do bodies[ids[i]] = found[i - first + 1] end
+  end
+end
+
+local LINE = '^(%a+)|([^|]*)|(%d+)|%d*|(%d*)|(%d*)|(.*)$'
 
 local last = call('HMGET', dk, 'nonce', 'ids')
 if last[1] == nonce then
-  for id in string.gmatch(last[2] or '', '[^,]+') do
-    local v = call('HMGET', P .. 'j:' .. id, 'attempt', 'max', 'target', 'lane', 'key', 'previous', 'created',
-      'updated', 'suspect', 'status', 'token')
-    if v[10] == 'running' and v[11] == v[1] .. ':' .. nonce then reply(id, tonumber(v[1]), unpack(v, 2, 9)) end
+  local ids = {}
+  for id in string.gmatch(last[2] or '', '[^,]+') do ids[#ids + 1] = id end
+  read_jobs(ids)
+  for i = 1, #ids do
+    local status, token, attempt, previous, updated, facts = match(lines[ids[i]] or '', LINE)
+    if status == 'running' and token == attempt .. ':' .. nonce then
+      reply(ids[i], tonumber(attempt), facts, previous, updated, bodies[ids[i]])
+    end
   end
   return answer(0, false)
 end
@@ -58,15 +72,17 @@ end
 -- What is due goes to its lane at the back of its priority (an ordered key's retry keeps its rank: the key has
 -- waited for it). A flow's timer only has its node looked at.
 local function promote_job(id, seq)
-  local jk = P .. 'j:' .. id
-  local v = call('HMGET', jk, 'lane', 'rank', 'suspect', 'target', 'key', 'status')
-  if not v[1] then return end
-  local t = target_node(v[4])
-  local rank = v[2]
-  if not (t and t.ordered == 1 and v[5] and v[6] == 'retrying') then rank = text(class_of(rank) * SPAN + seq) end
-  call('HSET', jk, 'status', 'pending', 'rank', rank, 'updated', NOW, 'more', 1)
-  unhold(v[4], v[5] or '', id)
-  make_ready(id, v[1], v[4], v[5] or '', rank, v[3])
+  local job = load(id)
+  if not job then return end
+  local t = target_node(job.target)
+  if not (t and t.ordered == 1 and job.key ~= '' and job.status == 'retrying') then
+    job.rank = text(class_of(job.rank) * SPAN + seq)
+    add_flag(job, 'o')
+  end
+  job.status, job.updated = 'pending', NOW
+  save(id, job)
+  unhold(job.target, job.key, id)
+  make_ready(id, job.lane, job.target, job.key, job.rank, has_flag(job, 's'))
 end
 
 local function promote_timer(path)
@@ -88,6 +104,7 @@ local function promote()
   if #ids == 0 then return end
   call_many('ZREM', P .. 'due', ids)
   local seq = call('INCRBY', P .. 'seq', #ids) - #ids
+  read_lines(ids)
   for i = 1, #ids do
     if string.byte(ids[i]) == 126 then
       promote_timer(string.sub(ids[i], 2))
@@ -104,42 +121,64 @@ local news = false -- has there come something to claim where the walk may have 
 
 -- Moves a plain job whose target has gained flows since it came into its flow, if that is what it is.
 local function move(id)
-  local v = call('HMGET', P .. 'j:' .. id, 'lane', 'target', 'key', 'rank', 'suspect')
-  if not v[1] or not target_node(v[2]) then return false end
-  waiting(v[1], v[2], -1)
-  make_ready(id, v[1], v[2], v[3] or '', v[4], v[5])
+  local job = load(id)
+  if not job or not target_node(job.target) then return false end
+  waiting(job.lane, job.target, -1)
+  make_ready(id, job.lane, job.target, job.key, job.rank, has_flag(job, 's'))
   news = true
   return true
+end
+
+local FRESH = 'running|1:' .. nonce .. '|1' .. STARTED .. '||' -- the line of a first attempt, up to its facts
+local DEADLINE = text(now_ms + lease_ms)
+
+-- What keeps a job with flags from being taken: 'suspect' (not now), 'gone' (expired); nil if nothing does.
+local function take_rare(id, lane, target, flags)
+  local suspect = find(flags, 's', 1, true)
+  if suspect and suspects_left <= 0 then return 'suspect' end
+  if find(flags, 'x', 1, true) then
+    local job = load(id)
+    if tonumber(job.expires) <= now_ms then
+      waiting(lane, target, -1)
+      finish(id, job, 'dead', 'expired', '', '{"type":"expired","message":"not started before it expired"}')
+      news = news or job.callback ~= '' -- it may have a callback
+      return 'gone'
+    end
+  end
+  if suspect then suspects_left = 0 end
 end
 
 -- Starts a job: 'taken', 'gone' (expired, or no record), 'moved' (into its flow), or 'suspect' (not now). `k`: the flow
 -- it comes from.
 local function take(id, lane, k)
-  local jk = P .. 'j:' .. id
-  local v = call('HMGET', jk, 'attempt', 'max', 'target', 'created', 'more')
-  if not v[1] then return 'gone' end
-  local target = v[3]
-  local key, previous, suspect, updated, expires, callback
-  if v[5] then
-    key, previous, suspect, updated, expires, callback =
-      unpack(call('HMGET', jk, 'key', 'previous', 'suspect', 'updated', 'expires', 'callback'))
+  local body = bodies[id]
+  if body == nil then
+    body = call('GET', P .. 'b:' .. id)
+    bodies[id] = body
   end
-  if suspect and suspects_left <= 0 then return 'suspect' end
-  if not k and target_node(target) and move(id) then return 'moved' end
+  if not body then return 'gone' end
+  local line = line_of(id)
+  local attempt, previous, updated, facts = 1, '', '', nil
+  if line then
+    local _, _, before, previous_ms, updated_ms, own = match(line, LINE)
+    attempt, previous, updated, facts = tonumber(before) + 1, previous_ms, updated_ms, own
+  end
+  local line_facts, flags, target = match(facts or body, '^((%a*)|([^|]*)|[^\n]*)')
+  if not k and target_node(target) and (not find(flags, 's', 1, true) or suspects_left > 0) and move(id) then
+    return 'moved'
+  end
+  if flags ~= '' then
+    local verdict = take_rare(id, lane, target, flags)
+    if verdict then return verdict end
+  end
   waiting(lane, target, -1)
-  if expires and tonumber(expires) <= now_ms then
-    finish(id, { lane = lane, target = target, attempt = v[1], callback = callback or nil }, 'dead', 'expired', '',
-      '{"type":"expired","message":"not started before it expired"}')
-    news = news or callback -- it may have a callback
-    return 'gone'
-  end
-  local attempt = tonumber(v[1]) + 1
-  if suspect then suspects_left = 0 end
-  call('HSET', jk, 'status', 'running', 'attempt', attempt, 'token', attempt .. ':' .. nonce, 'started', NOW)
-  leases[#leases + 1] = now_ms + lease_ms
+  local start = line and 'running|' .. attempt .. ':' .. nonce .. '|' .. attempt .. STARTED .. previous .. '|' .. updated .. '|'
+    or FRESH
+  write_line(id, start .. line_facts)
+  leases[#leases + 1] = DEADLINE
   leases[#leases + 1] = id
   ids[#ids + 1] = id
-  reply(id, attempt, v[2], target, lane, key, previous, v[4], updated, suspect)
+  reply(id, attempt, facts or '', previous, updated, body)
   if followed then tell('started', id, lane, target, attempt) end
   if k then spend(k.target, k) end
   return 'taken'
@@ -159,6 +198,7 @@ local function serve_keyless(t, lane, limit)
   if t.quota > 0 then most = math.min(most, t.quota - t.used) end
   local queue = queue_of(lane, k)
   local found = call('ZRANGE', queue, '-inf', limit, 'BYSCORE', 'LIMIT', 0, math.max(1, most))
+  read_jobs(found)
   local out = 0
   for i = 1, #found do
     budget = budget - 1
@@ -260,6 +300,17 @@ local function is_reference(member)
   return member == SUSPECTS or string.byte(member) == 126
 end
 
+-- Reads at once what taking the plain jobs of a window needs.
+local function read_window(window, most)
+  local plain = {}
+  for i = 1, #window.members do
+    if #plain >= most then break end
+    local member = window.members[i]
+    if not is_reference(member) and bodies[member] == nil then plain[#plain + 1] = member end
+  end
+  if #plain > 0 then read_jobs(plain) end
+end
+
 -- Visits a window's entries in turn; returns how many of them, all at its front, stay where they are.
 local function visit(window, lane, goal)
   local members, ranks = window.members, window.ranks
@@ -296,6 +347,7 @@ local function walk(lane, goal)
   while #taken < goal and budget > 0 do
     restore() -- what was served so far stands in the lane where it belongs now
     local window = window_of(lane, kept, goal - #taken + 1)
+    read_window(window, goal - #taken)
     kept = kept + visit(window, lane, goal)
     if news then
       kept, news = 0, false

@@ -17,31 +17,22 @@ local CALLBACK_ATTEMPTS = 8
 -- Makes the callback job of a job that has just ended, if its client asked to hear of such an end. `error` is
 -- JSON text or ''. The new job carries the first one's options, so that nothing of it need still exist.
 local function notify(id, job, status, reason, result, error)
-  if not job.callback or not string.find(job.callback, EVENTS[status], 1, true) then return end
-  local new = derived_id(id, status .. ' ' .. (job.token or '') .. ' ' .. text(now_us))
-  local body = call('GET', P .. 'b:' .. id) or '\n'
-  local options = string.sub(body, 1, string.find(body, '\n', 1, true) - 1)
+  if not find(job.callback, EVENTS[status], 1, true) then return end
+  local new = derived_id(id, status .. ' ' .. job.token .. ' ' .. text(now_us))
+  local options = match(head_of(id, 2), '\n(.*)\n$') or ''
   local cause = '{"cause":{"job_id":"' .. id .. '","target":"' .. job.target .. '","status":"' .. status
-    .. '","attempts":' .. (job.attempt or 0) .. ',"at_ms":' .. NOW
+    .. '","attempts":' .. job.attempt .. ',"at_ms":' .. NOW
     .. ',"reason":"' .. reason .. '"' .. (error ~= '' and (',"error":' .. error) or '') .. '}'
     .. (options ~= '' and (',"parent":' .. options) or '') .. '}'
-  local rank = 100 * SPAN + new_seq()
-  call('HSET', P .. 'j:' .. new, 'status', 'pending', 'lane', job.lane, 'target', CALLBACK_TARGET, 'rank', text(rank),
-    'attempt', 0, 'max', CALLBACK_ATTEMPTS, 'created', NOW)
-  call('SET', P .. 'b:' .. new, cause .. '\n' .. result)
+  local rank = text(100 * SPAN + new_seq())
+  local facts = facts_of({ flags = '', target = CALLBACK_TARGET, lane = job.lane, expires = '', callback = '',
+    max = CALLBACK_ATTEMPTS, rank = rank, created = NOW, run_at = '', key = '' })
+  call('SET', P .. 'b:' .. new, facts .. '\n' .. cause .. '\n' .. result)
   make_ready(new, job.lane, CALLBACK_TARGET, '', rank, false)
   woken = true
   call('HSET', P .. 'j:' .. id, 'callback_id', new)
   bump('submitted', job.lane, CALLBACK_TARGET)
   if followed then tell('accepted', new, job.lane, CALLBACK_TARGET) end
-end
-
--- Removes all that is kept of a finished job, but its place in `dead` or `done`.
-local function forget(id)
-  local v = call('HMGET', P .. 'j:' .. id, 'lane', 'target', 'status')
-  if v[1] then bump('evicted', v[1], v[2]) end
-  if v[3] == 'dead' then call('ZREM', P .. 'dead:' .. v[2], id) end
-  call('UNLINK', P .. 'j:' .. id, P .. 'b:' .. id, P .. 'r:' .. id, P .. 'e:' .. id)
 end
 
 -- Puts a job in the dead-letter queue. A target over its cap loses its own oldest dead, never another's.
@@ -61,23 +52,30 @@ local function unbury(id, target)
   call('ZREM', P .. 'dead:' .. target, id)
 end
 
--- The end of a job: its record, its index, its counter and its callback. `job` has lane, target, attempt, token
--- and callback. Its leases, lane or due entry is the caller's to remove.
+-- What every end but a death has: its index, its counter, and those told who wait for it.
+local function end_well(id, status, lane, target)
+  done[#done + 1] = NOW
+  done[#done + 1] = id
+  ended[#ended + 1] = id
+  bump(status, lane, target)
+end
+
+-- The end of a job that load() gave: its record, its index, its counter and its callback. Its leases, lane or due entry
+-- is the caller's to remove.
 local function finish(id, job, status, reason, result, error)
-  local jk = P .. 'j:' .. id
   if status == 'dead' then
-    call('HSET', jk, 'status', status, 'reason', reason)
+    call('HSET', P .. 'j:' .. id, 'reason', reason)
     log(id, log_line('dead', job.attempt, ',"reason":"' .. reason .. '"' .. of_attempt(job)
       .. (error ~= '' and (',"error":' .. error) or '')))
+    ended[#ended + 1] = id
+    bump(status, job.lane, job.target)
   else
-    call('HSET', jk, 'status', status)
-    done[#done + 1] = now_ms
-    done[#done + 1] = id
     if status == 'cancelled' then log(id, log_line('cancelled', job.attempt, of_attempt(job))) end
+    end_well(id, status, job.lane, job.target)
   end
-  ended[#ended + 1] = id
-  bump(status, job.lane, job.target)
   if followed then tell(status, id, job.lane, job.target, job.attempt, reason) end
+  job.status = status
+  save(id, job)
   notify(id, job, status, reason, result, error)
   -- last, since of several that die in one ms it may be this one that goes
   if status == 'dead' then bury(id, job.target) end
@@ -88,50 +86,54 @@ end
 -- `max_attempts`: what it may have now, 0 as before.
 local function replay_job(id, nonce, max_attempts)
   local jk = P .. 'j:' .. id
-  local v = call('HMGET', jk, 'status', 'lane', 'target', 'rank', 'replay', 'key')
-  if v[5] == nonce then return 'replayed' end
-  if not v[1] then return 'none' end
-  if v[1] ~= 'dead' then return 'not_dead' end
-  local rank = text(class_of(v[4]) * SPAN + new_seq())
-  unbury(id, v[3])
-  call('HDEL', jk, 'stalls', 'suspect', 'reason', 'started', 'token', 'previous', 'expires', 'callback_id',
-    'cancel', 'progress')
+  local job = load(id)
+  if not job then return 'none' end
+  if call('HGET', jk, 'replay') == nonce then return 'replayed' end
+  if job.status ~= 'dead' then return 'not_dead' end
+  unbury(id, job.target)
+  call('HDEL', jk, 'stalls', 'reason', 'callback_id', 'cancel', 'progress')
+  call('HSET', jk, 'replay', nonce)
   call('DEL', P .. 'r:' .. id)
-  call('HSET', jk, 'status', 'pending', 'attempt', 0, 'rank', rank, 'replay', nonce, 'updated', NOW,
-    'more', 1)
-  if max_attempts > 0 then call('HSET', jk, 'max', max_attempts) end
-  make_ready(id, v[2], v[3], v[6] or '', rank, false)
+  job.status, job.token, job.attempt, job.started, job.previous, job.updated = 'pending', '', 0, '', '', NOW
+  job.rank = text(class_of(job.rank) * SPAN + new_seq())
+  job.expires = ''
+  drop_flags(job, 'sqx')
+  add_flag(job, 'o')
+  if max_attempts > 0 then job.max = text(max_attempts) end
+  save(id, job)
+  make_ready(id, job.lane, job.target, job.key, job.rank, false)
   woken = true
   log(id, log_line('replayed', 0))
-  bump('replayed', v[2], v[3])
-  if followed then tell('replayed', id, v[2], v[3]) end
+  bump('replayed', job.lane, job.target)
+  if followed then tell('replayed', id, job.lane, job.target) end
   return 'replayed'
 end
 
 -- Cancels a job, as lua/cancel.lua promises; its answer.
 local function cancel_job(id, nonce)
   local jk = P .. 'j:' .. id
-  local v = call('HMGET', jk, 'status', 'lane', 'target', 'attempt', 'callback', 'cancel', 'key',
-    'token')
-  local status = v[1]
-  if not status then return 'none' end
-  if status == 'cancelled' and v[6] == nonce then return 'cancelled' end
+  local job = load(id)
+  if not job then return 'none' end
+  local status = job.status
+  if status == 'cancelled' and call('HGET', jk, 'cancel') == nonce then return 'cancelled' end
   if status == 'running' then
-    call('HSET', jk, 'cancel', nonce, 'more', 1)
+    call('HSET', jk, 'cancel', nonce)
+    add_flag(job, 'q')
+    save(id, job)
     -- a hint, so that it need not wait for the next renewal of the lease
-    local dispatcher = string.match(v[8] or '', ':(.*)%.')
+    local dispatcher = match(job.token, ':(.*)%.')
     if dispatcher then call('SPUBLISH', P .. 'wake:' .. dispatcher, 'cancel ' .. id) end
     return 'asked'
   end
   if status == 'pending' then
-    unmake_ready(id, v[2], v[3], v[7] or '')
+    unmake_ready(id, job.lane, job.target, job.key)
   elseif status == 'scheduled' or status == 'retrying' then
     call('ZREM', P .. 'due', id)
-    unhold(v[3], v[7] or '', id)
+    unhold(job.target, job.key, id)
   else
     return 'over'
   end
   call('HSET', jk, 'cancel', nonce)
-  finish(id, { lane = v[2], target = v[3], attempt = v[4], callback = v[5] }, 'cancelled', '', '', '')
+  finish(id, job, 'cancelled', '', '', '')
   return 'cancelled'
 end

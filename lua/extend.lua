@@ -20,15 +20,20 @@ call('ZADD', P .. 'dispatchers', now_ms + heartbeat_ms, ARGV[1])
 
 local out = {}
 local leases = {}
+local ids = {}
+for i = 1, #jobs do ids[i] = jobs[i][1] end
+read_lines(ids)
+local deadline = text(now_ms + lease_ms)
 for i = 1, #jobs do
   local id, token = unpack(jobs[i])
-  local v = call('HMGET', P .. 'j:' .. id, 'status', 'token', 'cancel')
-  local held = v[1] == 'running' and v[2] == token
-  if held then
-    leases[#leases + 1] = now_ms + lease_ms
+  if is_held(id, token) then
+    leases[#leases + 1] = deadline
     leases[#leases + 1] = id
+    local flags = match(lines[id], '^%d+|%d*|%d*|%d*|(%a*)|', #token + 10)
+    out[i] = find(flags, 'q', 1, true) and 2 or 1
+  else
+    out[i] = 0
   end
-  out[#out + 1] = held and (v[3] and 2 or 1) or 0
 end
 call_many('ZADD', P .. 'leases', leases)
 return out

@@ -32,17 +32,18 @@ touch_target(t)
 -- blocks has a running job; a changed rate of a key is seen when its timer next looks, within 10 s. A target that has
 -- flows from now on counts what runs of it already.
 local function look_at(id)
-  local v = call('HMGET', P .. 'j:' .. id, 'target', 'key')
-  if v[1] ~= target then return end
+  local job = load(id)
+  if not job or job.target ~= target then return end
   t.running = t.running + new
-  if not v[2] then return end
-  local k = key_node(t, v[2])
+  if job.key == '' then return end
+  local k = key_node(t, job.key)
   k.running = k.running + new
   touch_key(k)
 end
 local first = 0
 while new == 1 or keys_change do
   local ids = call('ZRANGE', P .. 'leases', first, first + CHUNK - 1)
+  read_lines(ids)
   for i = 1, #ids do look_at(ids[i]) end
   if #ids < CHUNK then break end
   first = first + CHUNK

@@ -1,4 +1,4 @@
--- Prepended after the prelude: flows, the sub-queues of targets that have limits (docs: flows).
+-- Prepended after the records: flows, the sub-queues of targets that have limits (docs: flows).
 --
 -- A target with flows has ft:<target>; its pending jobs wait in one queue per key, the jobs without a key under ''.
 --   ft:<target>        HASH  limits and state of the target     fk:<target>:<key>  HASH  state of one key
@@ -204,9 +204,8 @@ local function waited_ms(lane)
     local key = call('ZRANGE', P .. 'heads:' .. path, 0, 0)[1]
     id = key and call('ZRANGE', P .. 'flow:' .. path .. ':' .. key, 0, 0)[1]
   end
-  local v = id and call('HMGET', P .. 'j:' .. id, 'updated', 'created') or {}
-  local since = v[1] or v[2]
-  return since and math.max(0, now_ms - tonumber(since)) or 0
+  local job = id and load(id)
+  return job and math.max(0, now_ms - tonumber(job.updated ~= '' and job.updated or job.created)) or 0
 end
 
 -- Puts a pending job where a claim will find it, at its rank.
@@ -370,10 +369,11 @@ local function restore()
   touched_targets = {}
 end
 
--- The end of a script that changed something: flows restored, counters written, those told who wait for a job that
--- ended, an idle dispatcher woken if there is work that was not there.
+-- The end of a script that changed something: flows restored, records and counters written, those told who wait for a
+-- job that ended, an idle dispatcher woken if there is work that was not there.
 local function commit()
   restore()
+  flush_records()
   flush_counters()
   tell_waiters()
   if #events > 0 then write_events() end

@@ -13,24 +13,23 @@ end
 
 local arriving = {} -- lane -> flat list of rank and id, for jobs that wait in no flow
 local arriving_due = {}
+local bodies = {} -- keys and values
 
 -- Makes a job that is not there yet, in a lane that has room() for it: its record, body and counter, and, once
 -- place_accepted() has run, its place. `seq` is its turn among its equals; `run_at` (ms, or nil) what its record says
 -- of when it was to run, where that is not `delay` from now. Returns its status.
 local function accept(seq, id, lane, target, key, priority, delay, run_at, expires, max_attempts, callback, body)
-  local rank = (100 - priority) * SPAN + seq
-  local status = delay > 0 and 'scheduled' or 'pending'
-  local fields = { 'status', status, 'lane', lane, 'target', target, 'rank', text(rank), 'attempt', 0,
-    'max', max_attempts, 'created', NOW }
-  if key ~= '' or expires > 0 or callback ~= '' then fields[#fields + 1] = 'more'; fields[#fields + 1] = 1 end
-  if key ~= '' then fields[#fields + 1] = 'key'; fields[#fields + 1] = key end
+  local rank = text((100 - priority) * SPAN + seq)
+  local status = 'pending'
   if delay > 0 then run_at = now_ms + delay else rooms[lane] = room(lane) - 1 end
-  if run_at then fields[#fields + 1] = 'run_at'; fields[#fields + 1] = text(run_at) end
-  if expires > 0 then fields[#fields + 1] = 'expires'; fields[#fields + 1] = text(now_ms + expires) end
-  if callback ~= '' then fields[#fields + 1] = 'callback'; fields[#fields + 1] = callback end
-  call('HSET', P .. 'j:' .. id, unpack(fields))
-  call('SET', P .. 'b:' .. id, body)
+  local flags = (callback ~= '' and 'c' or '') .. (key ~= '' and 'k' or '') .. (expires > 0 and 'x' or '')
+  local facts = flags .. '|' .. target .. '|' .. lane .. '|' .. (expires > 0 and text(now_ms + expires) or '') .. '|'
+    .. callback .. '|' .. max_attempts .. '|' .. NOW .. '|' .. (run_at and text(run_at) or '') .. '|' .. key .. '|' .. rank
+  bodies[#bodies + 1] = P .. 'b:' .. id
+  bodies[#bodies + 1] = facts .. '\n' .. body
   if delay > 0 then
+    status = 'scheduled'
+    write_line(id, 'scheduled||0||||' .. facts)
     arriving_due[#arriving_due + 1] = now_us + delay * 1000
     arriving_due[#arriving_due + 1] = id
   elseif target_node(target) then
@@ -48,9 +47,10 @@ local function accept(seq, id, lane, target, key, priority, delay, run_at, expir
   return status
 end
 
--- Puts what was accepted where a claim will find it, many at once.
+-- Writes what was accepted and puts it where a claim will find it, many at once.
 local function place_accepted()
+  for first = 1, #bodies, CHUNK do call('MSET', unpack(bodies, first, math.min(first + CHUNK - 1, #bodies))) end
   for lane, list in pairs(arriving) do call_many('ZADD', P .. 'lane:' .. lane, list) end
   call_many('ZADD', P .. 'due', arriving_due)
-  arriving, arriving_due = {}, {}
+  arriving, arriving_due, bodies = {}, {}, {}
 end

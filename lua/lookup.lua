@@ -2,44 +2,53 @@
 --
 -- KEYS  1 prefix
 -- ARGV  1 whole or short, then ids
--- Returns  per job 7: fields and values of its HASH (empty: no such job), body, result, log, when it is due (us) or
+-- Returns  per job 7: fields and values of its record (empty: no such job), body without its facts, result, log, when it is due (us) or
 --       ended (ms), callback's status,
 --       what a pending job waits for (paused, breaker, concurrency, quota, rate, key; '': its turn)
 local short = ARGV[1] == 'short'
 if not short and ARGV[1] ~= 'whole' then return redis.error_reply('ERR lookup: whole|short id…') end
 
 local function body_of(id)
-  local key = P .. 'b:' .. id
-  if not short then return call('GET', key) or '' end
-  local head = call('GETRANGE', key, 0, 4095)
-  local at = string.find(head, '\n', 1, true)
-  if not at then
-    head = call('GET', key) or '\n'
-    at = string.find(head, '\n', 1, true)
-  end
-  return string.sub(head, 1, at)
+  local body = short and head_of(id, 2) or call('GET', P .. 'b:' .. id) or ''
+  return sub(body, (find(body, '\n', 1, true) or 0) + 1)
 end
 
-local function waits_on(fields)
-  if fields.status ~= 'pending' then return '' end
-  local t = target_node(fields.target)
-  return t and key_waits_on(t, key_node(t, fields.key or '')) or ''
+local SHOWN = { 'status', 'token', 'attempt', 'started', 'previous', 'updated', 'target', 'lane', 'expires', 'callback',
+  'max', 'rank', 'created', 'run_at', 'key' }
+-- What is known of a job, as names and values in turn, and its callback job.
+local function fields_of(id, job)
+  local rare = call('HGETALL', P .. 'j:' .. id)
+  local callback
+  for at = 1, #rare, 2 do
+    if rare[at] == 'callback_id' then callback = rare[at + 1] end
+  end
+  for i = 1, #SHOWN do
+    local value = job[SHOWN[i]]
+    if value ~= '' then
+      rare[#rare + 1] = SHOWN[i]
+      rare[#rare + 1] = tostring(value)
+    end
+  end
+  return rare, callback
+end
+
+local function waits_on(job)
+  if job.status ~= 'pending' then return '' end
+  local t = target_node(job.target)
+  return t and key_waits_on(t, key_node(t, job.key)) or ''
 end
 
 local PLACES = { scheduled = 'due', retrying = 'due', dead = 'dead', succeeded = 'done', cancelled = 'done' }
 local out = {}
+local function look_at(id)
+  local job = load(id)
+  if not job then return {}, '', '', '', '', '', '' end
+  local fields, callback = fields_of(id, job)
+  local place = PLACES[job.status]
+  return fields, body_of(id), not short and call('GET', P .. 'r:' .. id) or '', call('GET', P .. 'e:' .. id) or '',
+    place and call('ZSCORE', P .. place, id) or '', callback and status_of(callback) or '', waits_on(job)
+end
 for i = 2, #ARGV do
-  local id = ARGV[i]
-  local flat = call('HGETALL', P .. 'j:' .. id)
-  local fields = {}
-  for at = 1, #flat, 2 do fields[flat[at]] = flat[at + 1] end
-  local callback = fields.callback_id
-  out[#out + 1] = flat
-  out[#out + 1] = body_of(id)
-  out[#out + 1] = not short and call('GET', P .. 'r:' .. id) or ''
-  out[#out + 1] = call('GET', P .. 'e:' .. id) or ''
-  out[#out + 1] = PLACES[fields.status] and call('ZSCORE', P .. PLACES[fields.status], id) or ''
-  out[#out + 1] = callback and call('HGET', P .. 'j:' .. callback, 'status') or ''
-  out[#out + 1] = waits_on(fields)
+  for _, value in ipairs({ look_at(ARGV[i]) }) do out[#out + 1] = value end
 end
 return out

@@ -1,13 +1,11 @@
 -- Prepended to every script: the clock, the keyspace, and the few steps that several transitions share. After it come
--- flows.lua (limits and fair turns), endings.lua (how a job ends) and intake.lua (how it comes in).
+-- records.lua (what is kept of a job), flows.lua (limits and fair turns), endings.lua (how a job ends) and intake.lua
+-- (how it comes in).
 --
 -- KEYS[1] is the partition's prefix, `gw:{namespace:partition}:`; every key is that prefix and one of
---   j:<id>        HASH    the job: status lane target rank attempt max created, and where they apply
---                         key token started updated run_at expires previous stalls suspect cancel
---                         callback callback_id reason replay progress (times and delays in ms); `more` where it has
---                         any of key previous suspect updated expires callback cancel: few have, and asking for a
---                         field that is not there costs as much as one that is
---   b:<id>        STRING  options as one JSON line, then the payload's bytes
+--   b:<id>        STRING  the job's facts as one line (records.lua), options as one JSON line, the payload's bytes
+--   state         HASH    where each job stands, one line by id (records.lua)
+--   j:<id>        HASH    what few jobs have: stalls cancel reason replay callback_id progress
 --   r:<id>        STRING  result, JSON        e:<id> STRING the attempt log, a JSON object a line
 --   lane:<lane>   ZSET    pending ids by rank; the reference `!` at the rank of the lane's first suspect; a reference
 --                         `~<target>` for each target with flows (flows.lua has their keys)
@@ -142,10 +140,10 @@ end
 
 local woken = false -- is there work that was not there before?
 
--- What the log says of the attempt that a job was in: when it started, and where.
+-- What the log says of the attempt that a job is in, if it is in one: when it started, and where.
 local function of_attempt(job)
-  if not job.started then return '' end
-  return ',"started":' .. job.started .. ',"dispatcher":"' .. (string.match(job.token or '', ':(.*)%.') or '') .. '"'
+  if job.status ~= 'running' then return '' end
+  return ',"started":' .. job.started .. ',"dispatcher":"' .. (string.match(job.token, ':(.*)%.') or '') .. '"'
 end
 
 -- Wakes one dispatcher that has nothing to do; a hint, so one that is gone is passed over and none is no fault.

@@ -11,10 +11,12 @@ for i = 1, #jobs do
   end
 end
 local held = 0
+local ids = {}
+for i = 1, #jobs do ids[i] = jobs[i][1] end
+read_lines(ids)
 for i = 1, #jobs do
   local id, token, progress = unpack(jobs[i])
-  local v = call('HMGET', P .. 'j:' .. id, 'status', 'token')
-  if v[1] == 'running' and v[2] == token then
+  if is_held(id, token) then
     call('HSET', P .. 'j:' .. id, 'progress', progress)
     held = held + 1
   end

@@ -9,38 +9,41 @@ if not (most and max_stalls) then return redis.error_reply('ERR reap: at_most ma
 
 local out = {}
 local ids = call('ZRANGE', P .. 'leases', '-inf', NOW, 'BYSCORE', 'LIMIT', 0, most)
+read_lines(ids)
+
+-- Takes one back: the status that it has now.
+local function take_back(id, job)
+  local suspect = has_flag(job, 's')
+  local stalls = suspect and tonumber(call('HGET', P .. 'j:' .. id, 'stalls') or 0) + 1 or 0
+  unspend(job.target, job.key)
+  bump('reclaimed', job.lane, job.target)
+  if followed then tell('reclaimed', id, job.lane, job.target, job.attempt) end
+  log(id, log_line('reclaimed', job.attempt, of_attempt(job)))
+  job.status = 'pending' -- its end, if this is it, is none of an attempt
+  job.token = ''
+  if has_flag(job, 'q') then
+    finish(id, job, 'cancelled', '', '', '')
+    return 'cancelled'
+  end
+  if stalls > 0 then call('HSET', P .. 'j:' .. id, 'stalls', stalls) end
+  if stalls > max_stalls then
+    finish(id, job, 'dead', 'stalled', '',
+      '{"type":"stalled","message":"its dispatcher was lost ' .. (stalls + 1) .. ' times while it ran"}')
+    return 'dead'
+  end
+  job.attempt, job.updated = job.attempt - 1, NOW
+  add_flag(job, 's')
+  save(id, job)
+  make_ready(id, job.lane, job.target, job.key, job.rank, true)
+  woken = true
+  return 'pending'
+end
+
 for i = 1, #ids do
-  local id = ids[i]
-  local jk = P .. 'j:' .. id
-  local v = call('HMGET', jk, 'token', 'attempt', 'target', 'lane', 'rank', 'cancel', 'callback', 'suspect', 'stalls',
-    'started', 'key')
-  if v[2] then
-    local job = { token = v[1], attempt = tonumber(v[2]), target = v[3], lane = v[4], callback = v[7], started = v[10] }
-    local key = v[11] or ''
-    local stalls = tonumber(v[9] or 0) + (v[8] and 1 or 0)
-    local status = 'pending'
-    call('HDEL', jk, 'token')
-    unspend(job.target, key)
-    bump('reclaimed', job.lane, job.target)
-    if followed then tell('reclaimed', id, job.lane, job.target, job.attempt) end
-    log(id, log_line('reclaimed', job.attempt, of_attempt(job)))
-    job.started = nil -- said; the job's end, if this is it, is none of an attempt
-    if v[6] then
-      status = 'cancelled'
-      finish(id, job, status, '', '', '')
-    elseif stalls > max_stalls then
-      status = 'dead'
-      call('HSET', jk, 'stalls', stalls)
-      finish(id, job, status, 'stalled', '',
-        '{"type":"stalled","message":"its dispatcher was lost ' .. (stalls + 1) .. ' times while it ran"}')
-    else
-      call('HSET', jk, 'status', status, 'attempt', job.attempt - 1, 'suspect', 1, 'stalls', stalls,
-        'updated', NOW, 'more', 1)
-      make_ready(id, job.lane, job.target, key, v[5], true)
-      woken = true
-    end
-    out[#out + 1] = id
-    out[#out + 1] = status
+  local job = load(ids[i])
+  if job then
+    out[#out + 1] = ids[i]
+    out[#out + 1] = take_back(ids[i], job)
   end
 end
 call_many('ZREM', P .. 'leases', ids)

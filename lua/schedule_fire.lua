@@ -34,8 +34,8 @@ local fired, overlapped = 0, 0
 for i = 1, #jobs do
   local id, slot = jobs[i][1], jobs[i][2]
   local verdict = 'accepted'
-  if call('EXISTS', P .. 'j:' .. id) == 0 then
-    local busy = previous and UNFINISHED[call('HGET', P .. 'j:' .. previous, 'status') or '']
+  if not status_of(id) then
+    local busy = previous and UNFINISHED[status_of(previous) or '']
     if busy and overlap == 'forbid' then
       verdict = 'overlap'
       overlapped = overlapped + 1

@@ -25,7 +25,7 @@ for i = 1, #names do
     add(v[3])
     add(call('ZSCORE', P .. 'schedules', names[i]))
     for at = 4, 7 do add(v[at]) end
-    add(v[7] and call('HGET', P .. 'j:' .. v[7], 'status'))
+    add(v[7] and status_of(v[7]))
     local counts = call('HMGET', P .. 'stats', 'schedule_fired:' .. names[i], 'schedule_missed:' .. names[i],
       'schedule_overlapped:' .. names[i])
     for at = 1, 3 do add(counts[at]) end

@@ -12,11 +12,22 @@ local function texts(a, b, c, d, e, f, g, h)
   return type(a) == 'string' and type(b) == 'string' and type(c) == 'string' and type(d) == 'string'
     and type(e) == 'string' and type(f) == 'string' and type(g) == 'string' and type(h) == 'string'
 end
+local checked_lane, checked_target -- jobs of a batch mostly share them
+local function are_names(lane, target, key)
+  if lane ~= checked_lane or target ~= checked_target then
+    if find(lane, '[|\n]') or find(target, '[|\n]') then return false end
+    checked_lane, checked_target = lane, target
+  end
+  return key == '' or not find(key, '\n', 1, true)
+end
 for i = 1, #jobs do
   local id, lane, target, key, priority, delay, expires, attempts, callback, hash, fingerprint, window, body =
     unpack(jobs[i])
   if not texts(id, lane, target, key, callback, hash, fingerprint, body) then
     return redis.error_reply('ERR submit: a value of job ' .. i .. ' has the wrong type')
+  end
+  if not are_names(lane, target, key) or find(callback, '[^sdc]') then
+    return redis.error_reply('ERR submit: a name of job ' .. i .. ' holds what would end it')
   end
   if not (whole(priority, -100) and priority <= 100 and whole(delay, 0) and whole(expires, 0) and whole(attempts, 1)
       and whole(window, hash == '' and 0 or 1)) then
@@ -24,13 +35,24 @@ for i = 1, #jobs do
   end
 end
 
+local keys = {}
+for i = 1, #jobs do keys[i] = P .. 'b:' .. jobs[i][1] end
+local there = 0
+for first = 1, #keys, CHUNK do
+  there = there + call('EXISTS', unpack(keys, first, math.min(first + CHUNK - 1, #keys)))
+end
+local here = {} -- status of the jobs of this batch that it has taken in
+
+-- Where a job stood before this batch, or stands by it; nil if there is no such job.
+local function was_there(id) return here[id] or status_of(id) end
+
 -- An earlier job with this idempotency key, as its reply; nil if there is none. Where the fingerprint begins with `~`
 -- (deliveries of a trigger) a dead one does not count: a provider that sends again wants it done.
 local function repeated(hash, fingerprint)
   local known = hash ~= '' and call('GET', P .. 'idem:' .. hash)
   if not known then return nil end
-  local id, first = string.match(known, '^(%S+) (.*)$')
-  local status = call('HGET', P .. 'j:' .. id, 'status') or 'gone'
+  local id, first = match(known, '^(%S+) (.*)$')
+  local status = was_there(id) or 'gone'
   if status == 'dead' and string.byte(fingerprint) == 126 then return nil end
   return { first == fingerprint and 'duplicate' or 'conflict', id, status }
 end
@@ -40,12 +62,13 @@ local seq
 for i = 1, #jobs do
   local id, lane, target, key, priority, delay, expires, max_attempts, callback, hash, fingerprint, window, body =
     unpack(jobs[i])
-  local status = call('HGET', P .. 'j:' .. id, 'status')
+  local status = here[id] or there > 0 and status_of(id)
   local reply = status and { 'accepted', id, status } or repeated(hash, fingerprint)
   if not reply and delay == 0 and room(lane) <= 0 then reply = { 'full', id, '' } end
   if not reply then
     if not seq then seq = call('INCRBY', P .. 'seq', #jobs) - #jobs end
     status = accept(seq + i, id, lane, target, key, priority, delay, nil, expires, max_attempts, callback, body)
+    here[id] = status
     if hash ~= '' then call('SET', P .. 'idem:' .. hash, id .. ' ' .. fingerprint, 'PX', window) end
     reply = { 'accepted', id, status }
   end

@@ -17,7 +17,7 @@ from gateway.store.refusals import store_error
 
 Arg = str | bytes | int
 
-PRELUDE = ("prelude", "flows", "endings")
+PRELUDE = ("prelude", "records", "flows", "endings")
 """What every script begins with, in this order."""
 
 PARTS = {

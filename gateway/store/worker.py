@@ -13,7 +13,7 @@ from gateway.keys import Keyspace
 from gateway.store.client import Client
 from gateway.store.scripts import Arg, run, run_pipelined
 
-_claim_decoder = msgspec.msgpack.Decoder(tuple[int, bool, tuple[Claimed, ...]])
+_claim_decoder = msgspec.msgpack.Decoder(tuple[int, bool, int, tuple[Claimed, ...]])
 _settle_decoder = msgspec.msgpack.Decoder(tuple[str, ...])
 PROMOTE_MOST = 1000
 """Due jobs that one claim moves into the lanes; more than it may take, so that many at once catch up fast."""
@@ -121,7 +121,7 @@ class Worker:
         return head
 
     def _exchange(self, settled: tuple[str, ...], reply: bytes, nonce: str) -> Exchange:
-        wake_us, more, claimed = _claim_decoder.decode(reply)
+        wake_us, more, now_ms, claimed = _claim_decoder.decode(reply)
         for job in claimed:
-            job.partition, job.nonce = self.keyspace.partition, nonce
+            job.complete(now_ms, partition=self.keyspace.partition, nonce=nonce)
         return Exchange(settled, claimed, wake_us / 1e6 if wake_us >= 0 else None, more)

@@ -21,6 +21,7 @@ KEPT = {
     "conf",
     "credit",
     "seq",
+    "state",
     "stats",
     "waiting",
     "due",
@@ -151,6 +152,8 @@ def check_leaks(model: Model, snapshot: Snapshot) -> None:
             raise Broken(f"{name} is of an unknown lane")
         if family == "ft" and rest not in model.targets:
             raise Broken(f"{name} is of a target without flows")
+    if left := snapshot.hash("state").keys() - model.jobs.keys():
+        raise Broken(f"lines left of jobs that are gone: {left}")
     missing = [job_id for job_id in model.jobs if f"b:{job_id}" not in snapshot.strings]
     if missing:
         raise Broken(f"jobs without a body: {missing}")

@@ -29,7 +29,7 @@ OLD_LANE = "old"
 
 DEAD = {"status": "dead"}
 
-_claim_decoder = msgspec.msgpack.Decoder(tuple[int, bool, tuple[Claimed, ...]])
+_claim_decoder = msgspec.msgpack.Decoder(tuple[int, bool, int, list[Claimed]])
 _lists_decoder = msgspec.msgpack.Decoder(list[Any])
 
 
@@ -162,7 +162,7 @@ class Driver:
             args += [lane, *claim.policy.get(lane, (0, 0))]
         reply, snapshot = self.engine.run("claim", args)
         check_whole(snapshot)
-        answer = Answer(*_claim_decoder.decode(reply))
+        answer = _answer(reply, claim.nonce)
         if again is not None:
             _is_repeated(answer, again)
         else:
@@ -251,6 +251,13 @@ class Driver:
         self.turns.refresh(self.model)
         self.snapshot = snapshot
         self.sound = True
+
+
+def _answer(reply: bytes, nonce: str) -> Answer:
+    wake_us, more, now_ms, jobs = _claim_decoder.decode(reply)
+    for job in jobs:
+        job.complete(now_ms, partition=0, nonce=nonce)
+    return Answer(wake_us, more, tuple(jobs))
 
 
 def _is_repeated(answer: Answer, jobs: Sequence[Job]) -> None:

@@ -49,10 +49,10 @@ class Engine:
         self._eval(_ADVANCE, [now_us])
 
     def body(self, job_id: str) -> str:
-        """A job's stored body."""
+        """A job's stored body, without its facts."""
         found = self._client.get(f"{self.prefix}b:{job_id}")
         assert isinstance(found, bytes), f"{job_id} has no body"
-        return found.decode()
+        return found.decode().partition("\n")[2]
 
     def clear(self, now_us: int) -> None:
         """Forgets everything in the namespace; the clock is set."""

@@ -26,12 +26,12 @@ class Mutation:
 MUTATIONS = (
     Mutation(
         "settle: any token will do",
-        "if v[1] ~= 'running' or v[2] ~= token then",
-        "if v[1] ~= 'running' then",
+        "  local head = 'running|' .. token .. '|'\n",
+        "  local head = 'running|'\n",
     ),
     Mutation(
         "settle: a cancellation that was asked for is forgotten",
-        "if rare[1] and (outcome == 'retry' or outcome == 'released') then outcome = 'cancelled' end",
+        "if has_flag(job, 'q') and (outcome == 'retry' or outcome == 'released') then outcome = 'cancelled' end",
         "",
     ),
     Mutation(
@@ -41,8 +41,9 @@ MUTATIONS = (
     ),
     Mutation(
         "settle: a released job loses its place",
-        "make_ready(id, job.lane, job.target, job.key, call('HGET', P .. 'j:' .. id, 'rank'), job.suspect)",
-        "make_ready(id, job.lane, job.target, job.key, text(100 * SPAN + new_seq()), job.suspect)",
+        "  make_ready(id, job.lane, job.target, job.key, job.rank, has_flag(job, 's'))\n  woken = true\n",
+        "  make_ready(id, job.lane, job.target, job.key, text(100 * SPAN + new_seq()), has_flag(job, 's'))\n"
+        "  woken = true\n",
     ),
     Mutation(
         "submit: a job that is there already is taken in again",
@@ -76,8 +77,8 @@ MUTATIONS = (
     ),
     Mutation(
         "promote: a retry takes its old place",
-        "rank = text(class_of(rank) * SPAN + seq) end",
-        "end",
+        "    job.rank = text(class_of(job.rank) * SPAN + seq)\n",
+        "",
     ),
     Mutation(
         "restore: a target that unblocks is not noticed",
@@ -106,7 +107,7 @@ MUTATIONS = (
     ),
     Mutation(
         "cancel: an ordered key waits for a job that is cancelled",
-        "    unhold(v[3], v[7] or '', id)\n  else\n    return 'over'",
+        "    unhold(job.target, job.key, id)\n  else\n    return 'over'",
         "  else\n    return 'over'",
     ),
     Mutation(
@@ -121,7 +122,7 @@ MUTATIONS = (
     ),
     Mutation(
         "claim: any number of suspects at once",
-        "if suspect then suspects_left = 0 end",
+        "  if suspect then suspects_left = 0 end\n",
         "",
     ),
     Mutation(
@@ -136,8 +137,10 @@ MUTATIONS = (
     ),
     Mutation(
         "claim: an expired job spends a token",
-        "    news = news or callback -- it may have a callback\n",
-        "    news = news or callback\n    if k then spend(k.target, k); unspend(target, key or '') end\n",
+        "      news = news or job.callback ~= '' -- it may have a callback\n",
+        "      news = news or job.callback ~= ''\n"
+        "      if target_node(target) then spend(target_node(target), key_node(target_node(target), job.key)); "
+        "unspend(target, job.key) end\n",
     ),
     Mutation(
         "claim: a key's limits are not looked at again",
@@ -161,13 +164,13 @@ MUTATIONS = (
     ),
     Mutation(
         "reap: the lost holder's token stays good",
-        "    call('HDEL', jk, 'token')\n    unspend",
-        "    unspend",
+        "  job.token = ''\n  if has_flag",
+        "  if has_flag",
     ),
     Mutation(
         "replay: the job remembers that it was to expire",
-        "'previous', 'expires', 'callback_id',",
-        "'previous', 'callback_id',",
+        "  job.expires = ''\n",
+        "",
     ),
     Mutation(
         "finish: no callback",

@@ -14,7 +14,7 @@ DUMP = compiled(
 local P = KEYS[1]
 local KINDS = { j = 'hash', b = 'text', r = 'text', e = 'text', idem = 'text', seq = 'string', lane = 'zset',
   suspect = 'zset', flow = 'zset', ring = 'zset', heads = 'zset', ft = 'hash', fk = 'hash', due = 'zset',
-  leases = 'zset', done = 'zset', dead = 'zset', flows = 'zset', stats = 'hash', waiting = 'hash' }
+  leases = 'zset', done = 'zset', dead = 'zset', flows = 'zset', stats = 'hash', waiting = 'hash', state = 'hash' }
 local hashes, zsets, strings = {}, {}, {}
 local keys = redis.call('KEYS', P .. '*')
 for i = 1, #keys do
@@ -27,12 +27,13 @@ for i = 1, #keys do
     zsets[name] = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
   else
     strings[name] = kind == 'string' and redis.call('GET', key) or ''
+    if string.sub(name, 1, 2) == 'b:' then strings[name] = string.match(redis.call('GET', key), '^[^\\n]*') end
   end
 end
 return cmsgpack.pack({ hashes, zsets, strings })
 """,
 )
-"""Reads the partition whole; of bodies, results, logs and idempotency keys only that they are there."""
+"""Reads the partition whole; of bodies the facts alone, of results, logs and idempotency keys that they are there."""
 
 _Flat = dict[str, list[str]]
 _decoder = msgspec.msgpack.Decoder(tuple[_Flat | list[str], _Flat | list[str], dict[str, str] | list[str]])
@@ -69,14 +70,46 @@ def parse(reply: bytes) -> Snapshot:
     # an empty Lua table comes as a list
     named = {name: dict(zip(flat[::2], flat[1::2], strict=True)) for name, flat in _items(hashes)}
     sets = {name: dict(zip(flat[::2], map(_whole, flat[1::2]), strict=True)) for name, flat in _items(zsets)}
-    jobs = {name[2:]: fields for name, fields in named.items() if name.startswith("j:")}
-    snapshot = Snapshot(named, sets, strings if isinstance(strings, dict) else {}, jobs)
+    texts = strings if isinstance(strings, dict) else {}
+    state = named.get("state", {})
+    jobs = {
+        name[2:]: named.get(f"j:{name[2:]}", {}) | _record(facts, state.get(name[2:]))
+        for name, facts in texts.items()
+        if name.startswith("b:")
+    }
+    snapshot = Snapshot(named, sets, texts, jobs)
     for name, members in sets.items():
         if not name.startswith(_UNPLACED):
             for member, score in members.items():
                 if member[0] not in "~!":
                     snapshot.places.setdefault(member, []).append((name, score))
     return snapshot
+
+
+_FACTS = ("flags", "target", "lane", "expires", "callback", "max", "created", "run_at", "key", "rank")
+_STATE = ("status", "token", "attempt", "started", "previous", "updated")
+
+
+def _record(facts: str, line: str | None) -> dict[str, str]:
+    """A record's fields that say something, out of its facts and its line in `state` (lua/records.lua)."""
+    if line is None:
+        values = ["pending", "", "0", "", "", "", *_facts(facts)]
+    else:
+        values = line.split("|", 6)
+        own = values.pop()
+        if own.count("|") == 2:  # it went well, and keeps only the beginning of its facts
+            assert facts.split("|")[:3] == own.split("|"), f"{line} does not agree with {facts}"
+            own = facts
+        values += _facts(own)
+    fields = dict(zip((*_STATE, *_FACTS), values, strict=True))
+    fields["suspect"] = "1" if "s" in fields["flags"] else ""
+    assert ("k" in fields["flags"]) == (fields["key"] != ""), f"the flags of {fields} are wrong"
+    return {name: value for name, value in fields.items() if value}
+
+
+def _facts(line: str) -> list[str]:
+    *most, rest = line.split("|", 8)
+    return [*most, *rest.rsplit("|", 1)]
 
 
 def _items(table: _Flat | list[str]) -> list[tuple[str, list[str]]]:

@@ -1,0 +1,141 @@
+-- Prepended after the prelude: a job's record, kept by how often it changes.
+--
+-- b:<id> begins with the job's facts, one line, as it was submitted. Where it stands is one line in the HASH `state`; a
+-- job that has waited for its first attempt ever since has none there, so that a claim reads one key and a settle one
+-- field, whatever their batch. What few jobs have at all (stalls cancel reason replay callback_id progress) is in the
+-- HASH j:<id>.
+--   facts  flags|target|lane|expires|callback|max|created|run_at|key|rank
+--   state  status|token|attempt|started|previous|updated|facts
+-- The rank, of which each job has one of its own, comes last, since Lua's hash of a text looks at few of its bytes, but
+-- always at the last one. The facts of a line are those that hold now; a job without flags that went well keeps them up to its lane alone.
+-- Times and delays are in ms, '' where there is none. Flags: c it has a callback, k a key, x it expires, s it is a
+-- suspect, q its cancellation is asked for, o its facts are its own: no longer those that it was submitted with.
+
+local FACTS = '^(%a*)|([^|]*)|([^|]*)|(%d*)|(%a*)|(%d+)|(%d+)|(%d*)|(.*)|(%d+)$'
+local STATE = '^(%a+)|([^|]*)|(%d+)|(%d*)|(%d*)|(%d*)|(.*)$'
+local HEAD_BYTES = 1024 -- longer than most facts are
+local match, sub, find = string.match, string.sub, string.find
+
+local lines = {}   -- id -> its line in `state` as it stands now; false: it has none
+local written = {} -- ids whose line this script has changed
+
+-- Reads the lines of many jobs at once.
+local function read_lines(ids)
+  for first = 1, #ids, CHUNK do
+    local last = math.min(first + CHUNK - 1, #ids)
+    local found = call('HMGET', P .. 'state', unpack(ids, first, last))
+    for i = first, last do
+      if lines[ids[i]] == nil then lines[ids[i]] = found[i - first + 1] end
+    end
+  end
+end
+
+local function line_of(id)
+  local line = lines[id]
+  if line == nil then
+    line = call('HGET', P .. 'state', id)
+    lines[id] = line
+  end
+  return line
+end
+
+local function write_line(id, line)
+  lines[id] = line
+  written[#written + 1] = id
+end
+
+-- The first `count` lines of a body, with their ends; '' if there is no such job.
+local function head_of(id, count)
+  local key = P .. 'b:' .. id
+  local head = call('GETRANGE', key, 0, HEAD_BYTES - 1)
+  local at = 0
+  for _ = 1, count do
+    local to = find(head, '\n', at + 1, true)
+    if not to and #head == HEAD_BYTES then
+      head = call('GET', key)
+      to = find(head, '\n', at + 1, true)
+    end
+    at = to or #head
+  end
+  return sub(head, 1, at)
+end
+
+-- A job as a table of the names above, all texts but `attempt`; nil if there is no such job.
+local function load(id)
+  local job = { status = 'pending', token = '', attempt = 0, started = '', previous = '', updated = '' }
+  local line = line_of(id)
+  local facts
+  if line then
+    local attempt
+    job.status, job.token, attempt, job.started, job.previous, job.updated, facts = match(line, STATE)
+    job.attempt = tonumber(attempt)
+  end
+  if not facts or not find(facts, FACTS) then facts = sub(head_of(id, 1), 1, -2) end
+  if facts == '' then return nil end
+  job.flags, job.target, job.lane, job.expires, job.callback, job.max, job.created, job.run_at, job.key, job.rank =
+    match(facts, FACTS)
+  return job
+end
+
+local function facts_of(job)
+  return job.flags .. '|' .. job.target .. '|' .. job.lane .. '|' .. job.expires .. '|' .. job.callback .. '|'
+    .. job.max .. '|' .. job.created .. '|' .. job.run_at .. '|' .. job.key .. '|' .. job.rank
+end
+
+-- Writes what load() gave and the script changed.
+local function save(id, job)
+  write_line(id, job.status .. '|' .. job.token .. '|' .. job.attempt .. '|' .. job.started .. '|' .. job.previous .. '|'
+    .. job.updated .. '|' .. facts_of(job))
+end
+
+local function has_flag(job, flag) return find(job.flags, flag, 1, true) and true or false end
+local function add_flag(job, flag)
+  if not has_flag(job, flag) then job.flags = job.flags .. flag end
+end
+local function drop_flags(job, flags) job.flags = string.gsub(job.flags, '[' .. flags .. ']', '') end
+
+-- Where a job stands; nil if there is no such job.
+local function status_of(id)
+  local line = line_of(id)
+  if line then return match(line, '^%a+') end
+  return call('EXISTS', P .. 'b:' .. id) == 1 and 'pending' or nil
+end
+
+-- Does this token hold the job? By its line alone, so that a batch is read at once.
+local function is_held(id, token)
+  local line = lines[id]
+  local head = 'running|' .. token .. '|'
+  return line and sub(line, 1, #head) == head
+end
+
+local forgotten = {} -- keys of jobs that this script removes
+local dropped = {}   -- and their ids
+
+-- Removes all that is kept of a finished job, but its place in `dead` or `done`.
+local function forget(id)
+  local status, target, lane = match(line_of(id) or '', '^(%a+)|[^|]*|%d+|%d*|%d*|%d*|%a*|([^|]*)|([^|]*)')
+  if status then bump('evicted', lane, target) end
+  if status == 'dead' then call('ZREM', P .. 'dead:' .. target, id) end
+  lines[id] = false
+  dropped[#dropped + 1] = id
+  for _, kind in ipairs({ 'j:', 'b:', 'r:', 'e:' }) do forgotten[#forgotten + 1] = P .. kind .. id end
+end
+
+-- Writes the lines that changed, and removes what was forgotten.
+local function flush_records()
+  local items = {}
+  for i = 1, #written do
+    local id = written[i]
+    local line = lines[id]
+    if line then
+      items[#items + 1] = id
+      items[#items + 1] = line
+    end
+  end
+  call_many('HSET', P .. 'state', items)
+  call_many('HDEL', P .. 'state', dropped)
+  for first = 1, #forgotten, CHUNK do
+    call('UNLINK', unpack(forgotten, first, math.min(first + CHUNK - 1, #forgotten)))
+  end
+  written, dropped, forgotten = {}, {}, {}
+end
