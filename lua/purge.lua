@@ -8,7 +8,7 @@ if #ARGV < 1 or #ARGV > 1000 then return redis.error_reply('ERR purge: id…, up
 local out = {}
 for i = 1, #ARGV do
   local id = ARGV[i]
-  local status = call('HGET', P .. 'j:' .. id, 'status')
+  local status = status_of(id)
   if not status then
     out[i] = 'none'
   elseif status ~= 'dead' then

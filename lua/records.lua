@@ -74,7 +74,7 @@ local function load(id)
   if facts == '' then return nil end
   job.flags, job.target, job.lane, job.expires, job.callback, job.max, job.created, job.run_at, job.key, job.rank =
     match(facts, FACTS)
-  return job
+  return job.target and job
 end
 
 local function facts_of(job)

@@ -44,11 +44,12 @@ local running, running_of = 0, {}
 local function count_running(size)
   for first = 0, size - 1, CHUNK do
     local ids = call('ZRANGE', P .. 'leases', first, first + CHUNK - 1)
+    read_lines(ids)
     for i = 1, #ids do
-      local v = call('HMGET', P .. 'j:' .. ids[i], 'target', 'key', 'status')
-      if v[1] == target and v[3] == 'running' then
+      local job = read_job(ids[i])
+      if job and job.target == target and job.status == 'running' then
         running = running + 1
-        if v[2] then running_of[v[2]] = (running_of[v[2]] or 0) + 1 end
+        if job.key ~= '' then running_of[job.key] = (running_of[job.key] or 0) + 1 end
       end
     end
   end
@@ -71,8 +72,8 @@ local function check_node(node, path, right, concurrency, stopped)
 end
 
 local function check_held(k)
-  local v = call('HMGET', P .. 'j:' .. k.held, 'status', 'target', 'key')
-  if v[1] == 'retrying' and v[2] == target and v[3] == k.name then return end
+  local job = read_job(k.held)
+  if job and job.status == 'retrying' and job.target == target and job.key == k.name then return end
   found('held_wrong', k.path, k.held)
   k.held = ''
 end

@@ -1,5 +1,5 @@
--- Finds jobs that are not in the index where their record says, records that lack what they need, jobs without their
--- payload, and what is left of jobs without a record; mends them if asked to.
+-- Finds jobs that are not in the index where their record says, or no longer say where they stand, jobs without their
+-- payload, and what is left of jobs without facts; mends them if asked to.
 --
 -- KEYS  1 prefix
 -- ARGV  1 mend (0 or 1), then job ids
@@ -7,47 +7,20 @@
 local mend = ARGV[1] == '1'
 if not mend and ARGV[1] ~= '0' then return redis.error_reply('ERR repair_jobs: mend id…') end
 
--- What is left of a job whose record is gone, and which is in no index either.
+-- What is left of a job whose facts are gone.
 local function check_remains(id)
-  local body, result = call('EXISTS', P .. 'b:' .. id) == 1, call('EXISTS', P .. 'r:' .. id) == 1
-  if body and not result then
-    found('record_lost', id)
-    if mend then bury_lost(id, some_lane(), LOST_TARGET, 'its record was lost, its payload is kept') end
-  elseif body or result or call('EXISTS', P .. 'e:' .. id) == 1 then
-    found('remains', id)
-    if mend then call('UNLINK', P .. 'b:' .. id, P .. 'r:' .. id, P .. 'e:' .. id) end
-  end
-end
-
--- The status of a job that no longer tells it, by the index that it is in; dead if it is in none.
-local function status_of(id, job)
-  if job.lane and job.target then
-    for _, suspect in ipairs({ false, true }) do
-      local index = place_of({ status = 'pending', lane = job.lane, target = job.target, key = job.key, suspect = suspect })
-      if call('ZSCORE', P .. index, id) then return 'pending' end
-    end
-  end
-  if call('ZSCORE', P .. 'leases', id) then return 'running' end
-  if call('ZSCORE', P .. 'due', id) then return tonumber(job.attempt or 0) > 0 and 'retrying' or 'scheduled' end
-  return call('ZSCORE', P .. 'done', id) and 'succeeded' or 'dead'
-end
-
--- Gives a record what it lacks, in memory and, to mend, in Redis. Nobody can run a job without a target.
-local function complete(id, job)
-  found('incomplete', id, job.lacks)
-  local was = STATUSES[job.status] and job.status or status_of(id, job)
-  local ended = STATUSES[was] == 'done' or was == 'dead' and call('ZSCORE', P .. 'dead', id)
-  job.status = (ended or job.target) and was or 'dead'
-  job.lane, job.target = job.lane or some_lane(), job.target or LOST_TARGET
-  job.attempt, job.max, job.created = job.attempt or 0, job.max or LOST_MAX, job.created or created_of(id)
-  if not job.rank then job.rank = text(100 * SPAN + (mend and new_seq() or 0)) end
+  local left = call('EXISTS', P .. 'j:' .. id, P .. 'b:' .. id, P .. 'r:' .. id, P .. 'e:' .. id)
+  if left == 0 and not line_of(id) then return end
+  found('remains', id)
   if not mend then return end
-  call('HSET', P .. 'j:' .. id, 'status', job.status, 'lane', job.lane, 'target', job.target, 'rank', job.rank,
-    'attempt', job.attempt, 'max', job.max, 'created', job.created)
-  if job.status == 'dead' and not ended then
-    call('HSET', P .. 'j:' .. id, 'reason', 'fatal')
-    bump('dead', job.lane, job.target)
-  end
+  call('UNLINK', P .. 'j:' .. id, P .. 'b:' .. id, P .. 'r:' .. id, P .. 'e:' .. id)
+  call('HDEL', P .. 'state', id)
+  lines[id] = false
+end
+
+local function state(id, job)
+  found('state_lost', id, job.status)
+  if mend then save(id, job) end
 end
 
 local function check_lane(id, job)
@@ -105,16 +78,18 @@ local function check_body(id, job)
     call('ZREM', P .. 'due', id)
     unhold(job.target, job.key, id)
   end
-  -- its callback's address went with it
-  finish(id, { lane = job.lane, target = job.target, attempt = job.attempt }, 'dead', 'fatal', '',
-    '{"type":"damaged","message":"its payload was lost"}')
+  job.callback = '' -- its address went with the payload
+  finish(id, job, 'dead', 'fatal', '', '{"type":"damaged","message":"its payload was lost"}')
 end
 
-for i = 2, #ARGV do
-  local id = ARGV[i]
+local ids = {}
+for i = 2, #ARGV do ids[i - 1] = ARGV[i] end
+read_lines(ids)
+for i = 1, #ids do
+  local id = ids[i]
   local job = read_job(id)
   if job then
-    if job.lacks then complete(id, job) end
+    if job.unstated then state(id, job) end
     check_lane(id, job)
     check_seq(id, job)
     check_place(id, job)

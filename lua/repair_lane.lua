@@ -16,8 +16,8 @@ local function count(target, n)
 end
 
 local function count_job(id)
-  local target = id ~= SUSPECTS and string.byte(id) ~= 126 and call('HGET', P .. 'j:' .. id, 'target')
-  if target then count(target, 1) end
+  local job = id ~= SUSPECTS and string.byte(id) ~= 126 and load(id)
+  if job then count(job.target, 1) end
 end
 
 local function count_queue(queue)
@@ -28,6 +28,7 @@ end
 local function walk(index, size, count_entry)
   for first = 0, size - 1, CHUNK do
     local entries = call('ZRANGE', P .. index, first, first + CHUNK - 1)
+    read_lines(entries)
     for i = 1, #entries do count_entry(entries[i]) end
   end
 end

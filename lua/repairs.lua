@@ -6,33 +6,10 @@ local function found(word, subject, detail)
   findings[#findings + 1] = { word, subject, detail or '' }
 end
 
-local LEASE_MS = 30000     -- a dispatcher that still holds a job renews its lease by then
+local LEASE_MS = 30000 -- a dispatcher that still holds a job renews its lease by then
 local LOST_TARGET = 'unknown'
-local LOST_MAX = 5
-local FIELDS = { 'status', 'lane', 'target', 'rank', 'attempt', 'max', 'created', 'key', 'suspect', 'updated', 'started',
-  'callback', 'token', 'run_at' }
-local NEEDED = 7 -- the first of them, which every record has
 local STATUSES = { pending = true, scheduled = 'due', retrying = 'due', running = 'leases', dead = 'dead',
   succeeded = 'done', cancelled = 'done' }
-
--- The facts of a record, `lacks` the first that it must have and has not; nil if there is no record.
-local function read_job(id)
-  local v = call('HMGET', P .. 'j:' .. id, unpack(FIELDS))
-  local job
-  for i = 1, #FIELDS do
-    if v[i] then
-      job = job or {}
-      job[FIELDS[i]] = v[i]
-    end
-  end
-  if not job then return nil end
-  for i = 1, NEEDED do
-    if not job[FIELDS[i]] then job.lacks = job.lacks or FIELDS[i] end
-  end
-  if not STATUSES[job.status] then job.lacks = job.lacks or 'status' end
-  job.key = job.key or ''
-  return job
-end
 
 -- The index, without the prefix, that a job must be in.
 local function place_of(job)
@@ -51,15 +28,9 @@ local function score_of(job)
   if job.status == 'pending' then return job.rank end
   if job.status == 'running' then return now_ms + LEASE_MS end
   if job.status == 'scheduled' or job.status == 'retrying' then
-    return job.status == 'scheduled' and job.run_at and text(tonumber(job.run_at) * 1000) or now_us
+    return job.status == 'scheduled' and job.run_at ~= '' and text(tonumber(job.run_at) * 1000) or now_us
   end
-  return text(math.max(tonumber(job.updated or 0), tonumber(job.started or 0), tonumber(job.created)))
-end
-
--- A UUIDv7 begins with its time in ms.
-local function created_of(id)
-  local high, low = string.match(id, '^(%x%x%x%x%x%x%x%x)%-(%x%x%x%x)%-')
-  return high and text(tonumber(high .. low, 16)) or NOW
+  return text(math.max(tonumber(job.updated) or 0, tonumber(job.started) or 0, tonumber(job.created)))
 end
 
 local function known_lane(lane)
@@ -74,11 +45,29 @@ local function some_lane()
   return known_lane('default') and 'default' or LANES[#LANES] or 'default'
 end
 
--- Ends a job whose record no longer says enough to run it. It goes to the dead letters with what is left of it, so that
--- someone may look.
-local function bury_lost(id, lane, target, message)
-  call('HSET', P .. 'j:' .. id, 'lane', lane, 'target', target, 'rank', text(100 * SPAN + new_seq()), 'attempt', 0,
-    'max', LOST_MAX, 'created', created_of(id))
-  finish(id, { lane = lane, target = target, attempt = 0 }, 'dead', 'fatal', '',
-    '{"type":"damaged","message":"' .. message .. '"}')
+-- Where a job stands whose line is lost, by the index that it is in. One that was due or is over stays what it was; one
+-- that ran is pending again, since nobody can prove that he holds it.
+local function status_by_index(id, job)
+  if call('ZSCORE', P .. place_of(job), id) then return 'pending' end
+  if call('ZSCORE', P .. 'due', id) then return 'scheduled' end
+  if call('ZSCORE', P .. 'done', id) then return 'succeeded' end
+  if call('ZSCORE', P .. 'dead', id) or call('ZSCORE', P .. 'dead:' .. job.target, id) then return 'dead' end
+  return 'pending'
+end
+
+-- A job as load() gives it, with what its line says or, where it lacks one that makes sense (`unstated`), its index;
+-- nil if too little is left of it to be one.
+local function read_job(id)
+  local line = line_of(id)
+  local garbled = line and not (STATUSES[match(line, STATE) or ''] and match(line, '^%a+|[^|]*|%d+|%d*|%d*|%d*|%a*|[^|]+|[^|]+'))
+  if garbled then lines[id] = false end
+  local job = load(id)
+  if garbled then lines[id] = line end
+  if not job then return nil end
+  job.suspect = has_flag(job, 's')
+  if garbled or not line then
+    job.status = status_by_index(id, job)
+    job.unstated = garbled or job.status ~= 'pending'
+  end
+  return job
 end

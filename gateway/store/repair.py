@@ -21,18 +21,17 @@ from gateway.store.store import Store
 JOBS = 200
 """Jobs, or entries of an index, that one script call looks at: a few milliseconds of the server."""
 
-LOOK_MOST = 50_000
+LOOK_MOST = 20_000
 """Jobs of a lane, and running jobs, that can be counted in one call while others work: about 100 ms of the server."""
 
 SENTENCES = {
     "unplaced": "{0} is not in {1}, where it must be",
     "misranked": "{0} stands at the wrong place in {1}",
     "misplaced": "{0} is in {1}, where it must not be",
-    "incomplete": "the record of {0} lacks its {1}",
+    "state_lost": "{0} no longer says where it stands: it is {1} by its index",
     "lane_unknown": "{0} is in a lane that nobody looks at: {1}",
     "seq_behind": "the rank sequence is behind that of {0}, {1}",
     "payload_lost": "{0} has lost its payload, and cannot be run: it goes to the dead-letter queue",
-    "record_lost": "{0} has lost its record: what is left of it is kept",
     "no_record": "{0} is in {1}, and there is no such job",
     "remains": "something is left of {0}, which is gone",
     "reference_stray": "{1} refers to flows that do not exist: {0}",
@@ -92,7 +91,7 @@ class _Partition:
 
     async def jobs(self) -> AsyncIterator[Damage]:
         """Every record, and whether its job is where it says."""
-        async for names in self._scan("j:*"):
+        async for names in self._scan("b:*"):
             async for damage in self._call("repair_jobs", [name[2:] for name in names]):
                 yield damage
 
@@ -106,12 +105,25 @@ class _Partition:
                             yield damage
 
     async def remains(self) -> AsyncIterator[Damage]:
-        """Bodies, results and logs of jobs that have no record."""
-        async for names in self._scan("[bre]:*"):
-            ids = list(dict.fromkeys(name[2:] for name in names))
+        """Lines, results and logs of jobs whose body is gone."""
+        async for ids in self._ids_of_parts():
             gone = [] if await self._exist(ids) else [job_id for job_id in ids if not await self._exist([job_id])]
             async for damage in self._call("repair_jobs", gone):
                 yield damage
+
+    async def _ids_of_parts(self) -> AsyncIterator[list[str]]:
+        async for names in self._scan("[jre]:*"):
+            yield list(dict.fromkeys(name[2:] for name in names))
+        cursor = 0
+        while True:
+            cursor, lines = await _answer(
+                self.store.client.hscan(f"{self.keyspace.prefix}state", cursor, count=JOBS, no_values=True)
+            )
+            ids = [cast("bytes", job_id).decode() for job_id in lines]
+            for first in range(0, len(ids), JOBS):
+                yield ids[first : first + JOBS]
+            if cursor == 0:
+                return
 
     async def flows(self) -> AsyncIterator[Damage]:
         """Every key of every target with flows, then the target."""
@@ -136,8 +148,8 @@ class _Partition:
                 yield damage
 
     async def _exist(self, ids: Sequence[str]) -> bool:
-        """Whether every one of these jobs has a record."""
-        records = [f"{self.keyspace.prefix}j:{job_id}" for job_id in ids]
+        """Whether every one of these jobs has a body."""
+        records = [f"{self.keyspace.prefix}b:{job_id}" for job_id in ids]
         return bool(await _answer(self.store.client.exists(*records)) == len(ids))
 
     async def _call(self, script: str, args: Sequence[str]) -> AsyncIterator[Damage]:

@@ -32,6 +32,5 @@ async def audit(site: Site) -> None:
 
 async def _timers(site: Site) -> int:
     """Timers of flows, which wait in `due` too."""
-    client: Any = site.store.client
-    members = [await client.zrange(f"{each.prefix}due", 0, -1) for each in site.store.keyspaces]
+    members: list[Any] = [await site.store.client.zrange(f"{each.prefix}due", 0, -1) for each in site.store.keyspaces]
     return sum(member.startswith(b"~") for each in members for member in each)

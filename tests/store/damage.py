@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
+from gateway.jobs import Outcome
 from gateway.keys import JobIds
 from gateway.store.scripts import run
 from tests.store.site import LEASE_MS, Site
@@ -41,17 +42,19 @@ async def populate(site: Site, draw: random.Random) -> None:
         await site.store.cancel(job_id)
 
 
+_FACTS: dict[Outcome, dict[str, Any]] = {
+    "succeeded": {"result": "1"},
+    "dead": {"reason": "fatal"},
+    "retry": {"delay_ms": 30_000},
+    "released": {},
+}
+
+
 async def _settle_some(site: Site, draw: random.Random) -> None:
     worker = site.worker("runner")
     for job in await site.claim(worker, 4, suspects=False):
-        outcome = draw.choice(["succeeded", "dead", "retry", "released"])
-        known: dict[str, dict[str, Any]] = {
-            "succeeded": {"result": "1"},
-            "dead": {"reason": "fatal"},
-            "retry": {"delay_ms": 30_000},
-            "released": {},
-        }
-        await site.settle(worker, job, outcome, **known[outcome])  # type: ignore[arg-type]
+        outcome = draw.choice(list(_FACTS))
+        await site.settle(worker, job, outcome, **_FACTS[outcome])
 
 
 def _flat(fields: dict[str, int]) -> list[str | int]:
@@ -73,7 +76,7 @@ class Damager:
         """One damage."""
         ways: list[Callable[[], Awaitable[str]]] = [
             self.lose_index, self.lose_entry, self.lose_entry, self.stray_entry, self.stray_entry, self.move_entry,
-            self.lose_record, self.lose_body, self.lose_field, self.miscount, self.misstate, self.lose_key, self.leave,
+            self.lose_line, self.lose_body, self.garble_line, self.miscount, self.misstate, self.lose_key, self.leave,
         ]  # fmt: skip
         way = self.draw.choice(ways)
         self.done.append(f"{way.__name__}: {await way()}")
@@ -88,6 +91,14 @@ class Damager:
         families = ("lane", "suspect", "flow", "due", "leases", "dead", "done", "ring", "heads", "flows")
         return self.draw.choice(await self._names(*families) or ["done"])
 
+    async def _entries(self, index: str) -> list[bytes]:
+        found: Any = await self.site.store.client.zrange(self._key(index), 0, -1)
+        return list(found)
+
+    async def _fields(self, name: str) -> list[str]:
+        found: Any = await self.site.store.client.hkeys(self._key(name))
+        return sorted(field.decode() for field in found)
+
     def _key(self, name: str) -> str:
         return self.site.prefix + name
 
@@ -98,8 +109,7 @@ class Damager:
 
     async def lose_entry(self) -> str:
         index = await self._index()
-        entries: Any = await self.site.store.client.zrange(self._key(index), 0, -1)
-        entry = self.draw.choice(entries or [b""])
+        entry = self.draw.choice(await self._entries(index) or [b""])
         await self.site.store.client.zrem(self._key(index), entry)
         return f"{index} {entry!r}"
 
@@ -114,48 +124,52 @@ class Damager:
 
     async def move_entry(self) -> str:
         index = self.draw.choice(await self._names("lane", "flow", "ring", "heads", "suspect") or ["lane:low"])
-        entries: Any = await self.site.store.client.zrange(self._key(index), 0, -1)
-        if entries:
+        if entries := await self._entries(index):
             await self.site.store.client.zadd(self._key(index), {self.draw.choice(entries): 7})
         return index
 
-    def _job(self) -> str:
+    def _job(self, among: Collection[str] | None = None) -> str:
         """An unfinished job that has not been damaged beyond what it was."""
         left = [job_id for job_id, status in self.jobs if status in UNFINISHED and job_id not in self.lost]
+        if among is not None:
+            left = [job_id for job_id in left if job_id in among]
         job_id = self.draw.choice(left)
         self.lost.add(job_id)
         return job_id
 
-    async def lose_record(self) -> str:
+    async def lose_line(self) -> str:
         """Of an unfinished job which is in its index still: of another, nobody could tell whether it had ended."""
         if self.done:
             return "not after other damage"
         job_id = self._job()
-        await self.site.store.client.delete(self._key(f"j:{job_id}"))
+        await self.site.store.client.hdel(self._key("state"), job_id)
         return job_id
 
     async def lose_body(self) -> str:
-        job_id = self._job()
+        """Of a job that says elsewhere what it is; one that waits for its first attempt is all body."""
+        lines = await self._fields("state")
+        if not any(job_id in lines and job_id not in self.lost and s in UNFINISHED for job_id, s in self.jobs):
+            return "there is none"
+        job_id = self._job(lines)
         await self.site.store.client.delete(self._key(f"b:{job_id}"))
         return job_id
 
-    async def lose_field(self) -> str:
+    async def garble_line(self) -> str:
         if self.done:
             return "not after other damage"
         job_id = self._job()
-        field = self.draw.choice(["status", "lane", "target", "rank", "attempt", "max", "created"])
-        await self.site.store.client.hdel(self._key(f"j:{job_id}"), field)
-        return f"{job_id} {field}"
+        line = self.draw.choice(["", "nonsense", "running|", "retrying|1:d.1|1|x|y", "gone||0||||||"])
+        await self.site.store.client.hset(self._key("state"), job_id, line)
+        return f"{job_id} {line}"
 
     async def miscount(self) -> str:
-        client: Any = self.site.store.client
+        client = self.site.store.client
         name = self.draw.choice(["waiting", "seq", *await self._names("ft", "fk")])
         if name == "seq":
             await client.delete(self._key("seq"))
         elif name == "waiting":
-            fields = sorted(await client.hkeys(self._key("waiting")))
-            field = self.draw.choice([*fields, b"low:nobody"])
-            await client.hset(self._key("waiting"), field.decode(), self.draw.choice([-3, 1, 70]))
+            field = self.draw.choice([*await self._fields("waiting"), "low:nobody"])
+            await client.hset(self._key("waiting"), field, self.draw.choice([-3, 1, 70]))
         else:
             await client.hset(self._key(name), "running", self.draw.choice([0, 1, 9]))
         return name

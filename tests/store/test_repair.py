@@ -7,7 +7,6 @@ import random
 import pytest
 
 from gateway.store.repair import SENTENCES, Damage, find_damage
-from gateway.store.scripts import run
 from tests.store.audit import audit
 from tests.store.damage import UNFINISHED, Damager, populate, work_off
 from tests.store.dump import dump
@@ -54,30 +53,48 @@ async def test_store_is_whole_again_when_it_was_damaged_at_random(site: Site, se
     assert await damages(site) == []
 
 
-async def test_job_whose_record_was_lost_is_kept_for_someone_to_look_at(site: Site) -> None:
-    waiting, paced = (await site.put(payload=b'{"n":1}'))[0], "keyed"
-    await run(site.store.client, "flow_control", site.prefix, [paced, "key_concurrency", 1])
-    keyed = (await site.put(target=paced, key="k", payload=b'{"n":2}'))[0]
-    for job_id in (waiting, keyed):
-        await site.store.client.delete(f"{site.prefix}j:{job_id}")
+async def test_job_that_lost_its_line_is_what_its_index_says(site: Site) -> None:
+    late = (await site.put(delay_ms=60_000))[0]
+    await site.put(3)
+    good = await site.run("succeeded", result="1")
+    dead = await site.run("dead", reason="fatal")
+    running = (await site.take(site.worker(), 1))[0]
+    await site.store.client.delete(f"{site.prefix}state")
+    words = sorted([damage.word for damage in await damages(site, mend=True)])
+    assert words == [
+        "misplaced",
+        "state_lost",
+        "state_lost",
+        "state_lost",
+        "unplaced",
+        "waiting_wrong",
+        "waiting_wrong",
+    ]
+    assert await damages(site) == []
+    now = [await site.status(job_id) for job_id in (late, good, dead, running)]
+    assert now == ["scheduled", "succeeded", "dead", "pending"]
+
+
+async def test_job_whose_payload_was_lost_is_kept_for_someone_to_look_at(site: Site) -> None:
+    job_id = (await site.put(delay_ms=60_000))[0]
+    await site.store.client.delete(f"{site.prefix}b:{job_id}")
     await damages(site, mend=True)
-    found = (await site.store.find(waiting)).record
-    assert (found.status, found.reason, found.target, found.payload) == ("dead", "fatal", "unknown", b'{"n":1}')
+    found = (await site.store.find(job_id)).record
+    assert (found.status, found.reason, found.target, found.payload) == ("dead", "fatal", "resize", b"")
     assert b'"type":"damaged"' in found.error
-    # the flow's name tells the rest
-    assert [job.job_id for job in await site.claim(site.worker("next"))] == [keyed]
 
 
-async def test_finished_job_whose_record_was_lost_is_forgotten(site: Site) -> None:
+async def test_finished_job_whose_facts_were_lost_is_forgotten(site: Site) -> None:
     ids = await site.put(2)
     await site.run("succeeded", result="1")
     await site.run("dead", reason="fatal")
     for job_id in ids:
-        await site.store.client.delete(f"{site.prefix}j:{job_id}")
+        await site.store.client.delete(f"{site.prefix}b:{job_id}")
+    await site.store.client.hdel(f"{site.prefix}state", ids[1])
     words = {damage.word for damage in await damages(site, mend=True)}
-    assert words == {"no_record"}
+    assert words == {"no_record", "remains"}
     assert await site.records() == []
-    assert not [key async for key in site.store.client.scan_iter(match=f"{site.prefix}[bre]:*")]
+    assert not [key async for key in site.store.client.scan_iter(match=f"{site.prefix}[jbre]:*")]
 
 
 async def test_counts_are_left_alone_when_there_is_too_much_to_count(site: Site) -> None:
