@@ -1,12 +1,12 @@
 """JMESPath over a delivery: checked down to the names at start-up, and harmless when evaluated.
 
-An expression sees `{headers, query, body}`. A misspelt name in it would only ever be null and its route would
+An expression sees `{headers, query, body, form}`. A misspelt name in it would only ever be null and its route would
 silently never match, so names and functions are checked when it is compiled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import jmespath
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Expression = ParsedResult
 """A compiled expression."""
 
-ROOTS = ("headers", "query", "body")
+ROOTS = ("headers", "query", "body", "form")
 MAX_LENGTH = 4096
 
 _ONLY_FIRST_SEES_ROOT = frozenset(
@@ -38,14 +38,14 @@ class EvaluationFailed(ValueError):
     """An expression that is not defined on this delivery; its text holds no value of the delivery."""
 
 
-def compile_expression(place: str, text: str) -> Expression:
-    """The compiled expression; ConfigError names the place, the column (from 1) and the mend."""
+def compile_expression(place: str, text: str, *, roots: Collection[str] = ROOTS) -> Expression:
+    """The compiled expression over `roots`; ConfigError names the place, the column (from 1) and the mend."""
     if len(text) > MAX_LENGTH:
         raise ConfigError(place, f"an expression has at most {MAX_LENGTH} characters, this one {len(text)}")
     try:
         text.encode()
         expression = jmespath.compile(text)
-        problem = next(_problems(expression.parsed, seen_from_root=True), None)
+        problem = next(_problems(expression.parsed, roots), None)
     except JMESPathError as exc:
         raise ConfigError(place, _syntax_detail(exc, text)) from exc
     except UnicodeEncodeError as exc:
@@ -87,20 +87,20 @@ def _syntax_detail(exc: JMESPathError, text: str) -> str:
     return f"column {at + 1}: {said}, {near} of {text!r}{hint}"
 
 
-def _problems(node: Node, *, seen_from_root: bool) -> Iterator[tuple[str, str]]:
-    """Names that can never be found: (name, what is wrong), in the order of the text."""
+def _problems(node: Node, roots: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Names that can never be found: (name, what is wrong), in the order of the text; no `roots` below the root."""
     kind, children = node["type"], [child for child in node["children"] if isinstance(child, dict)]
     if kind == "function_expression":
         yield from _call_problems(node["value"], arguments=len(children))
-    if kind == "field" and seen_from_root and node["value"] not in ROOTS:
-        yield node["value"], f"no {node['value']!r} here, only {', '.join(ROOTS)}; a string stands in single quotes"
+    if kind == "field" and roots and node["value"] not in roots:
+        yield node["value"], f"no {node['value']!r} here, only {', '.join(roots)}; a string stands in single quotes"
     if kind == "subexpression" and children[0]["type"] == "not_expression":
         yield "!", "! takes only the first name; write !(a.b) for what is meant by !a.b,"
-    if kind == "subexpression" and seen_from_root:
+    if kind == "subexpression" and roots:
         yield from _header_problems(children)
     for index, child in enumerate(children):
         inside = kind in _NEVER_SEES_ROOT or (kind in _ONLY_FIRST_SEES_ROOT and index > 0)
-        yield from _problems(child, seen_from_root=seen_from_root and not inside)
+        yield from _problems(child, () if inside else roots)
 
 
 def _call_problems(name: str, *, arguments: int) -> Iterator[tuple[str, str]]:

@@ -1,85 +1,104 @@
 """Triggers: which targets a verified delivery goes to, and with what payload.
 
-Every route whose `when` holds gives one job. A `when` that is not defined on a delivery (a function on a value of a
-wrong type) does not hold: routes are written for one kind of event and see them all. A `payload` or `key` that fails
-refuses the whole delivery before anything is queued: the other routes' jobs alone would be acknowledged, and the
-failed one lost. The sender shows the refusal, repeats it a bounded number of times, and a mended route takes it.
+Every route whose `when` holds gives one job, or, with `each`, one for every item that it holds for. A `when` that is
+not defined on a delivery (a function on a value of a wrong type) does not hold: routes are written for one kind of
+event and see them all. Any other expression that fails refuses the whole delivery before anything is queued: the other
+routes' jobs alone would be acknowledged, and the failed one lost. The sender shows the refusal, repeats it a bounded
+number of times, and a mended route takes it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl
 
-import msgspec
-import orjson
-
+from gateway.contents import MAX_EVENTS, Content, raw_items, read_contents
+from gateway.durations import parse_duration
 from gateway.errors import InvalidRequest
-from gateway.expressions import EvaluationFailed, Expression, compile_expression, evaluate, is_true
-from gateway.nesting import MAX_DEPTH, too_deep
+from gateway.expressions import ROOTS, EvaluationFailed, Expression, compile_expression, evaluate, is_true
+from gateway.schemes.bodies import as_label
 from gateway.verifier import Delivery, Verifier, WebhookRequest
 
 MAX_KEY_BYTES = 64
 """What a value of a job's record may have before Redis stores the record at twice the size."""
 
+ITEM = "item"
+"""What expressions of a route with `each` see besides."""
+
+_PLAIN_PATH = re.compile(r"body(\.[A-Za-z_][A-Za-z0-9_]*)*", re.ASCII)
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One way out of a trigger; an absent `when` always holds, an absent `payload` is the body as it came."""
+    """One way out of a trigger; an absent `when` always holds, an absent `payload` is the body (or item) as it came.
+
+    `lane` and `delay` (seconds) are the same for all deliveries, or an expression. `lanes` are those that there are.
+    """
 
     when: Expression | None
     target: str
     payload: Expression | None
     key: Expression | None
-    lane: str | None
+    lane: Expression | str | None
+    delay: Expression | float = 0.0
+    each: Expression | None = None
+    id: Expression | None = None
+    lanes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A job to submit: `payload` is a JSON text, `key` empty for none, `lane` None for the target's own."""
+    """A job to submit: `payload` is a JSON text, `key` empty for none, `lane` None for the target's own, `identity`
+    what a repeat is recognised by."""
 
     target: str
     payload: bytes
     key: str
     lane: str | None
     route_index: int
+    identity: str | None = None
+    delay_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """A named webhook source: who checks its deliveries, and where they go."""
+    """A named webhook source: who checks its deliveries, and where they go. `content` is how bodies are read."""
 
     name: str
     verifier: Verifier[Any]
     routes: tuple[Route, ...]
+    content: str = "json"
 
     def match(self, request: WebhookRequest, delivery: Delivery) -> list[Match]:
-        """One match per route that holds, in order; none is no error.
+        """One match per route that holds, in order, of each event and item; none is no error.
 
-        InvalidRequest: 400 if the JSON is nested too deep, 415 if a route hands on a body that is neither JSON nor
-        UTF-8, 422 if a `payload` or `key` fails, naming the route.
+        InvalidRequest: 400 if the JSON is nested too deep, 413 for too many events, 415 if a route hands on a body that
+        is neither JSON nor UTF-8, 422 if an expression fails, naming the route.
         """
-        content = _read(request.body if delivery.body is None else delivery.body)
-        facts = {"headers": _headers(request), "query": _query(request), "body": content.value}
-        return [
-            self._match(index, route, content=content, facts=facts)
-            for index, route in enumerate(self.routes)
-            if _holds(route, facts)
+        found = [
+            match
+            for content in read_contents(request, delivery, self.content)
+            for match in self._matches(content, content.facts(request), delivery)
         ]
+        if len(found) > MAX_EVENTS:
+            raise InvalidRequest(f"{len(found)} jobs of one delivery; at most {MAX_EVENTS} are made", status=413)
+        return found
 
-    def _match(self, index: int, route: Route, *, content: _Content, facts: dict[str, Any]) -> Match:
-        try:
-            payload = content.payload() if route.payload is None else _payload(route.payload, facts, content)
-            key = "" if route.key is None else _key(evaluate(route.key, facts))
-        except (EvaluationFailed, UnicodeDecodeError) as exc:
-            status = 415 if isinstance(exc, UnicodeDecodeError) else 422
-            detail = "the body is neither JSON nor UTF-8 text" if status == 415 else str(exc)
-            where = f"trigger {self.name!r}, routes[{index}] (to {route.target!r})"
-            raise InvalidRequest(f"{where}: {detail}", status=status) from exc
-        return Match(route.target, payload, key, route.lane, index)
+    def _matches(self, content: Content, facts: dict[str, Any], delivery: Delivery) -> Iterator[Match]:
+        for index, route in enumerate(self.routes):
+            try:
+                for part, seen in _parts(route, content, facts, delivery):
+                    if _holds(route, seen):
+                        yield _match(index, route, content=part, facts=seen)
+            except (EvaluationFailed, UnicodeDecodeError) as exc:
+                status = 415 if isinstance(exc, UnicodeDecodeError) else 422
+                detail = "the body is neither JSON nor UTF-8 text" if status == 415 else str(exc)
+                where = f"trigger {self.name!r}, routes[{index}] (to {route.target!r})"
+                raise InvalidRequest(f"{where}: {detail}", status=status) from exc
 
 
 def compile_route(
@@ -90,65 +109,93 @@ def compile_route(
     payload: str | None = None,
     key: str | None = None,
     lane: str | None = None,
+    delay: str | float | None = None,
+    each: str | None = None,
+    id: str | None = None,
+    lanes: Collection[str] = (),
 ) -> Route:
-    """A route with its expressions compiled; ConfigError names `place` with the field, and the column."""
+    """A route with its expressions compiled; ConfigError names `place` with the field, and the column.
 
-    def compiled(field: str, text: str | None) -> Expression | None:
-        return None if text is None else compile_expression(f"{place}.{field}", text)
+    A `lane` that is the name of one, and a `delay` that is a duration, are those; else they are expressions.
+    """
+    roots = ROOTS if each is None else (*ROOTS, ITEM)
 
-    return Route(compiled("when", when), target, compiled("payload", payload), compiled("key", key), lane)
+    def compiled(field: str, text: str | None, names: Collection[str] = roots) -> Expression | None:
+        return None if text is None else compile_expression(f"{place}.{field}", text, roots=names)
 
-
-@dataclass(frozen=True, slots=True)
-class _Content:
-    """A body as routes see it: `value` is None where it is not JSON."""
-
-    raw: bytes
-    is_json: bool
-    value: Any
-
-    def payload(self) -> bytes:
-        """The body verbatim, or, where it is not JSON, its text as a JSON string; UnicodeDecodeError if no text."""
-        return self.raw if self.is_json else orjson.dumps(self.raw.decode())
-
-
-def _read(body: bytes) -> _Content:
-    """JSON is what executors can parse (orjson); the value is parsed so that integers stay exact (msgspec)."""
-    if too_deep(body):
-        raise InvalidRequest(f"the body is nested deeper than {MAX_DEPTH} levels", status=400)
-    try:
-        orjson.loads(body)
-        return _Content(body, True, msgspec.json.decode(body))
-    except ValueError:
-        return _Content(body, False, None)
+    return Route(
+        compiled("when", when),
+        target,
+        compiled("payload", payload),
+        compiled("key", key),
+        lane if lane is None or lane in lanes or not lanes else compiled("lane", lane),
+        _delay(delay) if _is_duration(delay) else compiled("delay", str(delay)) or 0.0,
+        compiled("each", each, ROOTS),
+        compiled("id", id),
+        tuple(lanes),
+    )
 
 
-def _payload(expression: Expression, facts: dict[str, Any], content: _Content) -> bytes:
+def _parts(
+    route: Route, content: Content, facts: dict[str, Any], delivery: Delivery
+) -> Iterator[tuple[Content, dict[str, Any]]]:
+    """What a route looks at: the content, or each item of its array."""
+    if route.each is None:
+        yield content, facts
+        return
+    value = _when_defined(route.each, facts)
+    if not isinstance(value, list):
+        return  # another kind of delivery than the route is for
+    text = route.each.expression
+    raw = raw_items(content, text) if _PLAIN_PATH.fullmatch(text) and content.is_json else None
+    for at, item in enumerate(value):
+        own = raw[at] if raw is not None and len(raw) == len(value) else _encode(item)
+        yield Content(own, True, item, _item_id(item, at, content, delivery)), {**facts, ITEM: item}
+
+
+def _item_id(item: Any, at: int, content: Content, delivery: Delivery) -> str | None:
+    """What a repeat of an item is recognised by: its own fields, wherever it stands; else its place."""
+    labels = [as_label(_at(item, path)) for path in delivery.item_fields]
+    if labels and all(labels):
+        return "item:" + ":".join(labels)
+    return None if content.identity is None else f"{content.identity}#{at}"
+
+
+def _at(value: Any, path: str) -> Any:
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _match(index: int, route: Route, *, content: Content, facts: dict[str, Any]) -> Match:
+    return Match(
+        route.target,
+        content.payload() if route.payload is None else _payload(route.payload, facts, content),
+        "" if route.key is None else _key(evaluate(route.key, facts)),
+        _lane(route, facts),
+        index,
+        content.identity if route.id is None else _key(evaluate(route.id, facts)) or content.identity,
+        round(1000 * (_delay(evaluate(route.delay, facts)) if not isinstance(route.delay, float) else route.delay)),
+    )
+
+
+def _payload(expression: Expression, facts: dict[str, Any], content: Content) -> bytes:
     value = evaluate(expression, facts)
-    if value is None and content.raw and not content.is_json:
+    if value is None and content.raw and not content.is_json and not content.form:
         # it most likely meant the body, and a job with nothing in it would be all that is left of the delivery
         raise EvaluationFailed("payload is null, and the body is not JSON")
     return _encode(value)
 
 
-def _headers(request: WebhookRequest) -> dict[str, str]:
-    """Headers by lower-case name; repeated ones are joined as RFC 9110 5.3 joins them."""
-    found: dict[str, list[str]] = {}
-    for name, value in request.headers:
-        found.setdefault(name, []).append(value)
-    return {name: ", ".join(values) for name, values in found.items()}
-
-
-def _query(request: WebhookRequest) -> dict[str, str]:
-    """Query parameters; the last of a repeated name wins."""
-    return dict(parse_qsl(request.url.partition("#")[0].partition("?")[2], keep_blank_values=True))
-
-
 def _holds(route: Route, facts: dict[str, Any]) -> bool:
+    return route.when is None or is_true(_when_defined(route.when, facts))
+
+
+def _when_defined(expression: Expression, facts: dict[str, Any]) -> Any:
     try:
-        return route.when is None or is_true(evaluate(route.when, facts))
+        return evaluate(expression, facts)
     except EvaluationFailed:
-        return False
+        return None
 
 
 def _encode(value: Any) -> bytes:
@@ -168,3 +215,32 @@ def _key(value: Any) -> str:
         raise EvaluationFailed("key must be a string, a number, a boolean or null")
     key = value if isinstance(value, str) else "" if value is None else _encode(value).decode()
     return key if len(key.encode()) <= MAX_KEY_BYTES else hashlib.sha256(key.encode()).hexdigest()
+
+
+def _lane(route: Route, facts: dict[str, Any]) -> str | None:
+    if route.lane is None or isinstance(route.lane, str):
+        return route.lane
+    value = evaluate(route.lane, facts)
+    if value is not None and value not in route.lanes:
+        raise EvaluationFailed(f"lane must be null or one of: {', '.join(route.lanes)}")
+    return value if isinstance(value, str) else None
+
+
+def _is_duration(value: object) -> bool:
+    if value is None:
+        return True
+    try:
+        parse_duration(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _delay(value: object) -> float:
+    """Seconds; nothing is no delay."""
+    if value is None:
+        return 0.0
+    try:
+        return float(parse_duration(value))
+    except ValueError as exc:
+        raise EvaluationFailed('delay must be null, a number of seconds, or text such as "10m"') from exc

@@ -79,8 +79,8 @@ class Verifier(ABC, Generic[C]):
     Config: ClassVar[type[msgspec.Struct]]
     body_limit: ClassVar[int | None] = None
     """The most bytes that the provider says it sends; None: it says nothing, and the gateway's own limit holds."""
-    body_format: ClassVar[str] = "json"
-    """How routes see a body whose verifier does not say it in its deliveries: `json`, `form` or `cloudevents`."""
+    content: ClassVar[str] = "json"
+    """How routes see a body, unless the trigger or a delivery says it: `json`, `form` or `cloudevents`."""
 
     def __init__(self, config: C) -> None:
         self.config = config

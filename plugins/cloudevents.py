@@ -36,7 +36,7 @@ class CloudeventsVerifier(schemes.TokenVerifier[CloudeventsConfig]):
     name = "cloudevents"
     Config = CloudeventsConfig
     scheme = schemes.TokenScheme(header="authorization", prefix="Bearer ", query="access_token")
-    body_format = "cloudevents"
+    content = "cloudevents"
 
     def handshake(self, request: WebhookRequest) -> HandshakeResponse | None:
         """What is allowed to whom; an origin that is not is answered without saying so."""

@@ -26,6 +26,14 @@ READY_S = 30.0
 _BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 
 
+_OWN = {
+    "SENDGRID_PUBLIC_KEY": "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE83T4O/n84iotIvIW4mdBgQ/7dAfSmpqIM8kF9mN1flpVKS3GRqe6"
+    "2gw+2fNNRaINXvVpiglSI8eNEc6wEA3F+g==",
+    "DISCORD_PUBLIC_KEY": "03a107bff3ce10be1d70dd18e74bc09967e4d6309ba50d5f1ddc8664125531b8",
+    "BASIC_LOGIN": "user:password",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
     """An example: its language, the file that it belongs to (empty: none), and its text."""
@@ -68,9 +76,9 @@ def write(folder: Path, files: dict[str, str]) -> None:
 
 
 def secrets_in(text: str) -> dict[str, str]:
-    """A value for every `{ env = "NAME" }`; one that any verifier takes."""
+    """A value for every `{ env = "NAME" }`; one that any verifier takes, but for those that take only their own."""
     value = "whsec_" + base64.b64encode(bytes(range(32))).decode()
-    return dict.fromkeys(re.findall(r'\{ env = "(\w+)" \}', text), value)
+    return {name: _OWN.get(name, value) for name in re.findall(r'\{ env = "(\w+)" \}', text)}
 
 
 def free_port() -> int:

@@ -46,7 +46,7 @@ async def _deliver(call: Call, trigger: Trigger, request: WebhookRequest, delive
     if not matches:
         gateway.metrics.count_delivery(trigger.name, "unrouted")
         return json_reply({"jobs": [], "duplicate": False}, 202)
-    jobs = delivery_submissions(trigger.name, matches, gateway.catalog, delivery=delivery, now_s=now_s)
+    jobs = delivery_submissions(trigger.name, matches, gateway.catalog, now_s=now_s)
     submitted = await call.in_time(lambda: gateway.store.submit(jobs))
     if any(each.verdict == "full" for each in submitted):
         raise StoreFull("a lane is full; send the delivery again")

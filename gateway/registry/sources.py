@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gateway.errors import ConfigError, PluginError
+from gateway.expressions import ROOTS
+from gateway.keys import NAME
 from gateway.registry.targets import check_lane
 from gateway.settings import (
     TRIGGER_KEYS,
@@ -16,7 +18,7 @@ from gateway.settings import (
     join_place,
     mend_name,
 )
-from gateway.triggers import Route, Trigger, compile_route
+from gateway.triggers import ITEM, Route, Trigger, compile_route
 from gateway.verifier import Verifier
 
 
@@ -40,17 +42,32 @@ def make_trigger(
         mend = mend_name(settings.verifier, sorted(verifiers))
         raise ConfigError(join_place(place, "verifier"), f'no verifier named "{settings.verifier}"; {mend}')
     config = decode(settings.config, kind.Config, place, secrets=secrets, beside=TRIGGER_KEYS)
-    return Trigger(name, _make_verifier(kind, config, place), routes)
+    return Trigger(name, _make_verifier(kind, config, place), routes, settings.content or kind.content)
 
 
 def _make_route(route: RouteSettings, place: str, *, targets: Sequence[str], lanes: Sequence[str]) -> Route:
     if route.target not in targets:
         mend = mend_name(route.target, targets)
         raise ConfigError(join_place(place, "target"), f'no target named "{route.target}"; {mend}')
-    check_lane(route.lane, lanes, place)
+    _check_lane_name(route.lane, lanes, place)
     return compile_route(
-        place, target=route.target, when=route.when, payload=route.payload, key=route.key, lane=route.lane
+        place,
+        target=route.target,
+        when=route.when,
+        payload=route.payload,
+        key=route.key,
+        lane=route.lane,
+        delay=route.delay,
+        each=route.each,
+        id=route.id,
+        lanes=lanes,
     )
+
+
+def _check_lane_name(lane: str | None, lanes: Sequence[str], place: str) -> None:
+    """What reads like a lane's name and not like an expression must be one."""
+    if lane is not None and NAME.match(lane) and not lane.startswith(tuple(f"{root}." for root in (*ROOTS, ITEM))):
+        check_lane(lane, lanes, place)
 
 
 def _make_verifier(kind: type[Verifier[Any]], config: Any, place: str) -> Verifier[Any]:

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from gateway.backoff import RetryPolicy
+from gateway.contents import ContentKind
 from gateway.durations import Duration
 from gateway.errors import ConfigError
 from gateway.jobs import CALLBACK_TARGET
@@ -22,7 +23,7 @@ from gateway.settings.decoding import decode, join_place
 from gateway.settings.secrets import SecretSource
 
 TARGET_KEYS = ("executor", "lane", "timeout", "retry", "limit", "ordered")
-TRIGGER_KEYS = ("verifier", "routes", "body_limit")
+TRIGGER_KEYS = ("verifier", "routes", "body_limit", "content")
 _RESERVED = CALLBACK_TARGET.partition(".")[0] + "."
 _MAX_BODY = 64 * 1024 * 1024
 
@@ -47,13 +48,19 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class RouteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One route of a trigger; `when`, `payload` and `key` are JMESPath expressions over the delivery."""
+    """One route of a trigger; all but the target are JMESPath expressions over the delivery (or item of `each`).
+
+    `lane` may be a lane's name, and `delay` a duration.
+    """
 
     target: str
     when: str | None = None
     payload: str | None = None
     key: str | None = None
     lane: str | None = None
+    delay: str | float | None = None
+    each: str | None = None
+    id: str | None = None
 
 
 class TriggerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -62,6 +69,7 @@ class TriggerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     verifier: str
     routes: tuple[RouteSettings, ...]
     body_limit: Annotated[int, Meta(ge=1, le=_MAX_BODY)] | None = None
+    content: ContentKind | None = None
     config: dict[str, Any] = {}
     place: str = ""
 

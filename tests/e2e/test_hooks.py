@@ -61,3 +61,47 @@ def test_delivery_is_queued_once_and_its_bytes_arrive_as_they_were_sent(installa
     assert installation.ended(job_id)["result"] == {"action": "pushed"}
     assert installation.lines() == [["bytes", body.hex()]]
     assert os.path.getsize(installation.effects) > 50_000
+
+
+THREE = """
+[targets.good]
+executor = "command"
+argv = ["cat"]
+
+[targets.also]
+executor = "command"
+argv = ["cat"]
+
+[targets.bad]
+executor = "command"
+argv = ["false"]
+retry = { policy = "fixed", max_attempts = 3, base = "50ms" }
+
+[triggers.three]
+verifier = "bearer"
+secrets = ["a-token"]
+id_header = "x-id"
+[[triggers.three.routes]]
+target = "good"
+[[triggers.three.routes]]
+target = "bad"
+[[triggers.three.routes]]
+target = "also"
+when = "body.n == `1`"
+"""
+
+
+def test_only_the_route_that_fails_is_retried_and_sending_again_frees_only_what_is_dead(
+    installation: Installation,
+) -> None:
+    installation.configure(more=THREE)
+    installation.up()
+    sent = {"Authorization": "Bearer a-token", "X-Id": "d-1"}
+    first = installation.client.post("/hooks/three", content=b'{"n":1}', headers=sent).json()
+    assert [job["target"] for job in first["jobs"]] == ["good", "bad", "also"]
+    ends = [installation.ended(job["job_id"]) for job in first["jobs"]]
+    assert [(end["status"], end["attempts"]) for end in ends] == [("succeeded", 1), ("dead", 3), ("succeeded", 1)]
+    again = installation.client.post("/hooks/three", content=b'{"n":1}', headers=sent).json()
+    kept = [old["job_id"] == new["job_id"] for old, new in zip(first["jobs"], again["jobs"], strict=True)]
+    assert kept == [True, False, True]
+    assert again["duplicate"] is False

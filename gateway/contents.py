@@ -1,0 +1,177 @@
+"""What a delivery says, as routes see it: JSON, a form, or the events of a CloudEvents request, each with its bytes."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import parse_qsl
+
+import msgspec
+import orjson
+
+from gateway.errors import InvalidRequest, Rejected
+from gateway.nesting import MAX_DEPTH, too_deep
+from gateway.schemes.bodies import Form, looks_like_form, read_form
+from gateway.verifier import Delivery, WebhookRequest
+
+ContentKind = Literal["json", "form", "cloudevents"]
+
+MAX_EVENTS = 2000
+"""Events of a batch, and items of an array: each is a job, and all of them are one call of a script."""
+
+_STRUCTURED = "application/cloudevents+json"
+_BATCH = "application/cloudevents-batch+json"
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """One event: `raw` are its bytes and `value` what they say, None where they are not JSON.
+
+    `identity` is what a repeat is recognised by; `attributes` are those of a CloudEvent, as headers.
+    """
+
+    raw: bytes
+    is_json: bool
+    value: Any
+    identity: str | None
+    form: Form = ()
+    attributes: dict[str, str] = field(default_factory=dict)
+
+    def payload(self) -> bytes:
+        """What is handed on where a route says nothing: the bytes as they came, a form as a JSON object, other text as
+        a JSON string; UnicodeDecodeError if it is no text."""
+        if self.is_json:
+            return self.raw
+        return orjson.dumps(dict(self.form) if self.form else self.raw.decode())
+
+    def facts(self, request: WebhookRequest) -> dict[str, Any]:
+        """What expressions see."""
+        return {
+            "headers": {**_headers(request), **self.attributes},
+            "query": _query(request),
+            "body": self.value,
+            "form": dict(self.form),
+        }
+
+
+def read_contents(request: WebhookRequest, delivery: Delivery, kind: str) -> list[Content]:
+    """What the delivery brings, one content or one for each CloudEvent of a batch.
+
+    How a body is read is the trigger's to say, never the sender's; but a CloudEvents sender chooses its mode. Raises
+    InvalidRequest (400, 413, 415).
+    """
+    if kind == "cloudevents":
+        return _cloud_events(request, delivery)
+    form = delivery.form
+    if form is None and kind == "form" and delivery.body is None and looks_like_form(request.body):
+        form = _form(request.body)
+    if form and delivery.body is None:
+        return [Content(request.body, False, None, delivery.id, form)]
+    return [_read(request.body if delivery.body is None else delivery.body, delivery.id, form=form or ())]
+
+
+def raw_items(content: Content, path: str) -> list[bytes] | None:
+    """The items of an array of the body, byte for byte, by its path (`body.events`); None if it is none."""
+    names = path.split(".")[1:]
+    raw = content.raw
+    try:
+        for name in names:
+            raw = bytes(msgspec.json.decode(raw, type=dict[str, msgspec.Raw])[name])
+        return [bytes(item) for item in msgspec.json.decode(raw, type=list[msgspec.Raw])]
+    except (msgspec.MsgspecError, KeyError):
+        return None
+
+
+def _read(raw: bytes, identity: str | None, *, form: Form = (), attributes: dict[str, str] | None = None) -> Content:
+    """JSON is what executors can parse (orjson); the value is parsed so that integers stay exact (msgspec)."""
+    if too_deep(raw):
+        raise InvalidRequest(f"the body is nested deeper than {MAX_DEPTH} levels", status=400)
+    try:
+        orjson.loads(raw)
+        return Content(raw, True, msgspec.json.decode(raw), identity, form, attributes or {})
+    except ValueError:
+        return Content(raw, False, None, identity, form, attributes or {})
+
+
+def _form(body: bytes) -> Form:
+    try:
+        return read_form(body)
+    except Rejected as exc:
+        raise InvalidRequest("the form has too many fields", status=413) from exc
+
+
+def _cloud_events(request: WebhookRequest, delivery: Delivery) -> list[Content]:
+    """CloudEvents 1.0 over HTTP: binary, structured and batched mode."""
+    kind = ", ".join(request.values("content-type")).partition(";")[0].strip().lower()
+    if kind == _STRUCTURED:
+        return [_structured(request.body, delivery, "")]
+    if kind == _BATCH:
+        return _batch(request.body, delivery)
+    if not request.values("ce-specversion"):
+        raise InvalidRequest(f"no CloudEvent: send ce- headers, or {_STRUCTURED}", status=415)
+    attributes = {name: value for name, value in _headers(request).items() if name.startswith("ce-")}
+    return [_event(request.body, attributes, delivery, "")]
+
+
+def _batch(body: bytes, delivery: Delivery) -> list[Content]:
+    _check_depth(body)
+    try:
+        orjson.loads(body)
+        events = msgspec.json.decode(body, type=list[msgspec.Raw])
+    except (msgspec.MsgspecError, ValueError) as exc:
+        raise InvalidRequest("a batch of CloudEvents is a JSON array", status=400) from exc
+    if len(events) > MAX_EVENTS:
+        raise InvalidRequest(f"{len(events)} events; a batch has at most {MAX_EVENTS}", status=413)
+    return [_structured(bytes(event), delivery, f"/{at}") for at, event in enumerate(events)]
+
+
+def _structured(text: bytes, delivery: Delivery, pointer: str) -> Content:
+    _check_depth(text)
+    try:
+        orjson.loads(text)  # first: brackets that do not pair up would be a RecursionError below
+        members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        data = bytes(members.pop("data", msgspec.Raw(b"null")))
+        if "data_base64" in members:
+            data = base64.b64decode(msgspec.json.decode(members.pop("data_base64"), type=str), validate=True)
+        values = {name: msgspec.json.decode(value) for name, value in members.items()}
+    except (msgspec.MsgspecError, ValueError, binascii.Error) as exc:
+        raise InvalidRequest(f"{pointer or 'the body'}: a CloudEvent is a JSON object", status=400) from exc
+    attributes = {f"ce-{name.lower()}": _attribute(value) for name, value in values.items() if value is not None}
+    return _event(data, attributes, delivery, pointer)
+
+
+def _event(data: bytes, attributes: dict[str, str], delivery: Delivery, pointer: str) -> Content:
+    lacking = [name for name in ("specversion", "id", "source", "type") if not attributes.get(f"ce-{name}")]
+    if lacking or not attributes["ce-specversion"].startswith("1."):
+        what = f"the attribute {lacking[0]} is missing" if lacking else "only specversion 1.0 is known"
+        raise InvalidRequest(f"{pointer or 'the CloudEvent'}: {what}", status=400)
+    # source and id name an event; in binary mode a signature does not cover them, so its data is in it too
+    named = "\x1f".join((attributes["ce-source"], attributes["ce-id"], hashlib.sha256(data).hexdigest()))
+    return _read(data, hashlib.sha256(named.encode()).hexdigest()[:32], attributes=attributes)
+
+
+def _attribute(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _check_depth(text: bytes) -> None:
+    if too_deep(text):
+        raise InvalidRequest(f"the body is nested deeper than {MAX_DEPTH} levels", status=400)
+
+
+def _headers(request: WebhookRequest) -> dict[str, str]:
+    """Headers by lower-case name; repeated ones are joined as RFC 9110 5.3 joins them."""
+    found: dict[str, list[str]] = {}
+    for name, value in request.headers:
+        found.setdefault(name, []).append(value)
+    return {name: ", ".join(values) for name, values in found.items()}
+
+
+def _query(request: WebhookRequest) -> dict[str, str]:
+    """Query parameters; the last of a repeated name wins."""
+    return dict(parse_qsl(request.url.partition("#")[0].partition("?")[2], keep_blank_values=True))
