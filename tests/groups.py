@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -259,6 +259,21 @@ class ClusterGroup:
         source = next(node for node in self.primaries() if slot in self.slots_of(node))
         _ask(source, "CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", self.id_of(to))
         until_sync(lambda: slot in self.slots_of(to), timeout_s=READY_S)
+
+    def begin_move(self, key: str, to: Server) -> Callable[[], None]:
+        """Begins to move a key's slot as older servers do, key by key; what it returns moves the keys and ends it."""
+        slot, source = key_slot(key.encode()), self.owner(key)
+        _ask(to, "CLUSTER", "SETSLOT", slot, "IMPORTING", self.id_of(source))
+        _ask(source, "CLUSTER", "SETSLOT", slot, "MIGRATING", self.id_of(to))
+
+        def end() -> None:
+            with plain_client(source.port) as client:
+                while keys := client.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 100):
+                    client.execute_command("MIGRATE", "127.0.0.1", to.port, "", 0, 5000, "KEYS", *keys)
+            for node in (to, source, *self.primaries()):
+                _ask(node, "CLUSTER", "SETSLOT", slot, "NODE", self.id_of(to))
+
+        return end
 
     def slots_of(self, node: Server) -> set[int]:
         found: set[int] = set()

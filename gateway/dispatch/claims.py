@@ -1,14 +1,19 @@
-"""The claim loop: one per partition, one exchange (settle + claim) under way at a time."""
+"""The claim loop: one per partition, one exchange (settle + claim) under way at a time.
+
+The loops of a dispatcher share its slots in turn (`slots`). A partition that is away keeps neither slots nor the place
+for a suspect from the others: what its claim had reserved is lent to them until it is answered.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import structlog
 
-from gateway.dispatch.slots import Slots
+from gateway.dispatch.slots import Slots, Turn
 from gateway.errors import StoreError, StoreMismatch
 from gateway.jobs import Claimed, Settlement
 from gateway.store import ClaimRequest, Exchange, Worker
@@ -17,6 +22,9 @@ log = structlog.get_logger(__name__)
 
 POLL_S = (0.5, 1.0)
 """Between these, at random: what guarantees progress when a wake-up is lost."""
+
+POLLED_PARTITIONS = 4
+"""With more partitions each is polled less often, so that an idle dispatcher makes no more claims than with these."""
 
 _STEPS_TO_LEAVE = 6
 """Turns of the event loop that the client library needs to write a request; more do no harm."""
@@ -39,6 +47,7 @@ class ClaimLoop:
         start: Callable[[Sequence[Claimed]], None],
         settled: Callable[[Sequence[Settlement], Sequence[str]], None],
         rng: random.Random,
+        partitions: int = 1,
     ) -> None:
         self._worker = worker
         self._slots = slots
@@ -49,16 +58,22 @@ class ClaimLoop:
         self._event = asyncio.Event()
         self._written = asyncio.Event()
         self._hungry = True
+        self._woken = False
         self._claiming = True
         self._look_at = 0.0
+        stretch = max(1.0, partitions / POLLED_PARTITIONS)
+        self._poll_s = (POLL_S[0] * stretch, POLL_S[1] * stretch)
+        # what the claim under way has reserved
+        self._reserved = 0
+        self._suspect_reserved = False
         self._arrived: Sequence[Claimed] = ()
         # half of the slots at once, so that one half runs while the other is fetched
         self._batch = max(1, (slots.count + 1) // 2)
-        slots.on_freed(self._slot_freed)
+        self._turn = Turn(self._slot_freed)
 
     def wake(self) -> None:
-        """There may be work."""
-        self._hungry = True
+        """There is work: somebody was woken for it, and it is this dispatcher."""
+        self._hungry = self._woken = True
         self._event.set()
 
     def settle(self, settlement: Settlement) -> None:
@@ -70,6 +85,7 @@ class ClaimLoop:
     def stop_claiming(self) -> None:
         """From now on only settles."""
         self._claiming = False
+        self._slots.leave(self._turn)
         self._event.set()
 
     async def wait_written(self) -> None:
@@ -116,35 +132,81 @@ class ClaimLoop:
     def _next_claim(self) -> ClaimRequest | None:
         if not (self._claiming and self._hungry):
             return None
-        n = self._slots.reserve(self._batch)
+        n = self._reserved = self._slots.reserve(self._turn, self._batch)
         if n == 0:
-            return None
-        self._hungry = False
-        return self._worker.next_claim(n, suspects=self._slots.reserve_suspect())
+            return self._pass_on() if self._woken else None
+        self._hungry = self._woken = False
+        self._suspect_reserved = self._slots.reserve_suspect(self._turn)
+        return self._worker.next_claim(n, suspects=self._suspect_reserved)
+
+    def _pass_on(self) -> ClaimRequest:
+        """A claim of nothing: other partitions' jobs hold the slots, so it wakes another dispatcher for these ones."""
+        self._woken = False
+        return self._worker.next_claim(0, suspects=False)
 
     async def _exchange(self, settlements: Sequence[Settlement], claim: ClaimRequest | None) -> Exchange:
-        delay_s = _BACKOFF_S[0]
-        while True:
-            try:
-                return await self._worker.exchange(settlements, claim)
-            except StoreMismatch:
-                raise
-            except StoreError as error:
-                log.warning("exchange failed", error=str(error), retry_in_s=round(delay_s, 2))
-            await asyncio.sleep(delay_s * self._rng.uniform(0.5, 1.5))
-            delay_s = min(_BACKOFF_S[1], delay_s * 2)
+        delay_s, lent = _BACKOFF_S[0], False
+        self._turn.away = True
+        try:
+            while True:
+                try:
+                    exchange = await self._worker.exchange(settlements, claim)
+                    return self._kept(exchange) if lent else exchange
+                except StoreMismatch:
+                    raise
+                except StoreError as error:
+                    log.warning(
+                        "exchange failed",
+                        partition=self._worker.keyspace.partition,
+                        error=str(error),
+                        retry_in_s=round(delay_s, 2),
+                    )
+                self._lend()
+                lent = True
+                await asyncio.sleep(delay_s * self._rng.uniform(0.5, 1.5))
+                delay_s = min(_BACKOFF_S[1], delay_s * 2)
+        finally:
+            self._turn.away = False
+
+    def _lend(self) -> None:
+        reserved, self._reserved = self._reserved, 0
+        if self._suspect_reserved:
+            self._slots.give_back_suspect()
+            self._suspect_reserved = False
+        if reserved:
+            self._slots.give_back(reserved)
+
+    def _kept(self, exchange: Exchange) -> Exchange:
+        """What of a late answer has a slot by now; the rest goes back unspent."""
+        jobs = list(exchange.claimed)
+        for job in [job for job in jobs if job.suspect]:
+            self._suspect_reserved = self._suspect_reserved or self._slots.reserve_suspect(self._turn)
+            if not self._suspect_reserved:
+                jobs.remove(job)
+        self._reserved = self._slots.take(len(jobs))
+        kept = jobs[: self._reserved]
+        if self._suspect_reserved and not any(job.suspect for job in kept):
+            self._slots.give_back_suspect()
+            self._suspect_reserved = False
+        for job in exchange.claimed:
+            if job not in kept:
+                self.settle(Settlement(job.job_id, job.token, "released"))
+        return replace(exchange, claimed=tuple(kept), more=True)
 
     def _take(self, claim: ClaimRequest, exchange: Exchange) -> None:
-        got = len(exchange.claimed)
-        if claim.suspects and not any(claimed.suspect for claimed in exchange.claimed):
+        got, reserved = len(exchange.claimed), self._reserved
+        if self._suspect_reserved and not any(claimed.suspect for claimed in exchange.claimed):
             self._slots.give_back_suspect()
-        poll_s = self._rng.uniform(*POLL_S)
+        self._reserved, self._suspect_reserved = 0, False
+        poll_s = self._rng.uniform(*self._poll_s)
         wait_s = poll_s if exchange.wake_in_s is None else min(poll_s, exchange.wake_in_s)
         self._look_at = asyncio.get_running_loop().time() + wait_s
         self._hungry = self._hungry or exchange.more or got == claim.n
         self._arrived = exchange.claimed
-        if got < claim.n:
-            self._slots.give_back(claim.n - got)
+        if claim.n:
+            self._turn.fed(claim.n, got)
+        if got < reserved:
+            self._slots.give_back(reserved - got)
 
     def _expect_retries(self, settlements: Sequence[Settlement]) -> None:
         now = asyncio.get_running_loop().time()
@@ -163,8 +225,9 @@ class ClaimLoop:
 
     def _look_again(self) -> None:
         # should this claim be put off, for want of slots, the next look is a poll away
-        self._look_at = asyncio.get_running_loop().time() + POLL_S[1]
-        self.wake()
+        self._look_at = asyncio.get_running_loop().time() + self._poll_s[1]
+        self._hungry = True
+        self._event.set()
 
     def _slot_freed(self) -> None:
         if self._hungry:

@@ -97,7 +97,14 @@ class Dispatcher:
         self._attempts = Attempts(runner, done=self._done)
         self._workers = [self._worker(partition) for partition in range(store.partitions)]
         self._loops = [
-            ClaimLoop(worker, self._slots, start=self._start, settled=self._settled, rng=rng)
+            ClaimLoop(
+                worker,
+                self._slots,
+                start=self._start,
+                settled=self._settled,
+                rng=rng,
+                partitions=store.partitions,
+            )
             for worker in self._workers
         ]
         self._progress = Progress(self._workers)

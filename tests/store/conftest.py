@@ -31,7 +31,7 @@ def topology(request: pytest.FixtureRequest) -> Topology:
         server: Server = request.getfixturevalue("valkey_server")
         return Topology(server.url, 1, 0)
     cluster: Server = request.getfixturevalue("valkey_cluster")
-    return Topology(f"redis://127.0.0.1:{cluster.port}/0", 4, 2)
+    return Topology(cluster.url, 4, 2)
 
 
 @pytest.fixture
