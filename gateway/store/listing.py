@@ -17,9 +17,7 @@ from redis.exceptions import RedisError
 
 from gateway.errors import Fault, InvalidRequest
 from gateway.jobs import Page, Record, Status
-from gateway.keys import Keyspace
 from gateway.store.connection import store_error
-from gateway.store.scripts import Arg, run
 from gateway.store.store import Store
 
 WINDOW = 500
@@ -158,30 +156,23 @@ async def _records(store: Store, entries: Sequence[Cursor]) -> list[tuple[Record
 
 async def _merged(store: Store, index: Index, after: Cursor, *, target: str, most: int) -> list[Cursor]:
     """The next entries of an index over all partitions."""
-    entries: list[Cursor] = []
-    for keyspace in store.keyspaces:
-        if index.order == "queues":
-            entries += await _queued(store, keyspace, index.name, after, target=target, most=most)
-        else:
-            entries += await _indexed(store, keyspace, index, after, most=most)
+    if index.order == "queues":
+        pages = await store.everywhere(
+            "list_queued", [index.name, after.queue, after.score, after.job_id, target, most]
+        )
+        entries = [
+            Cursor(after.index, page[i + 1].decode(), page[i].decode(), page[i + 2].decode())
+            for page in pages
+            for i in range(0, len(page), 3)
+        ]
+    else:
+        pages = await store.everywhere("list", [index.name, index.order, after.score, after.job_id, most])
+        entries = [
+            Cursor(after.index, page[i + 1].decode(), page[i].decode())
+            for page in pages
+            for i in range(0, len(page), 2)
+        ]
     entries.sort(
         key=lambda entry: (entry.queue.encode(), float(entry.score), entry.job_id), reverse=index.order == "down"
     )
     return entries[:most]
-
-
-async def _indexed(store: Store, keyspace: Keyspace, index: Index, after: Cursor, *, most: int) -> list[Cursor]:
-    args: list[Arg] = [index.name, index.order, after.score, after.job_id, most]
-    reply = await run(store.client, "list", keyspace.prefix, args)
-    return [Cursor(after.index, reply[i + 1].decode(), reply[i].decode()) for i in range(0, len(reply), 2)]
-
-
-async def _queued(
-    store: Store, keyspace: Keyspace, lane: str, after: Cursor, *, target: str, most: int
-) -> list[Cursor]:
-    args: list[Arg] = [lane, after.queue, after.score, after.job_id, target, most]
-    reply = await run(store.client, "list_queued", keyspace.prefix, args)
-    return [
-        Cursor(after.index, reply[i + 1].decode(), reply[i].decode(), reply[i + 2].decode())
-        for i in range(0, len(reply), 3)
-    ]

@@ -21,7 +21,7 @@ from gateway.keys import Keyspace
 from gateway.limits import Rate
 from gateway.store.connection import store_error
 from gateway.store.scripts import Arg, run
-from gateway.store.store import Store
+from gateway.store.store import Store, each_of
 
 T = TypeVar("T")
 State = Literal["running", "done", "stopped"]
@@ -91,7 +91,7 @@ async def find_replay(store: Store, replay_id: str) -> Replay:
     """How far a bulk replay is; raises NotFound."""
     if _ID.match(replay_id) is None:
         raise NotFound(f"no replay with the id {replay_id[:64]!r}")
-    facts = [await _facts(store, keyspace, replay_id) for keyspace in store.keyspaces]
+    facts = await each_of(store.keyspaces, lambda keyspace: _facts(store, keyspace, replay_id))
     if "order" not in facts[0]:
         raise NotFound(f"no replay with the id {replay_id!r}")
 
@@ -117,8 +117,7 @@ async def stop_replay(store: Store, replay_id: str) -> Replay:
     """
     found = await find_replay(store, replay_id)
     if found.state != "done":
-        for keyspace in store.keyspaces:
-            await run(store.client, "replay_end", keyspace.prefix, [replay_id, "stopped"])
+        await store.everywhere("replay_end", [replay_id, "stopped"])
         found = await find_replay(store, replay_id)
     if found.state == "done":
         raise WrongState(f"the replay {replay_id} is done already")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -92,9 +91,7 @@ async def find_schedule(store: Store, name: str) -> Standing:
 
 async def list_schedules(store: Store, *, after: str = "", limit: int) -> list[Standing]:
     """Up to `limit` schedules after a name, by name, without their payloads."""
-    pages = await asyncio.gather(
-        *(_run(store, partition, "schedule_list", ["", after, limit]) for partition in range(store.partitions))
-    )
+    pages = await store.everywhere("schedule_list", ["", after, limit])
     found = [each for partition, page in enumerate(pages) for each in _standing(partition, page)]
     return sorted(found, key=lambda each: each.schedule.name)[:limit]
 
@@ -111,7 +108,7 @@ async def every_schedule(store: Store) -> AsyncIterator[Standing]:
 
 async def remove_schedule(store: Store, name: str) -> None:
     """Removes a schedule that the API defined; raises NotFound, or WrongState where the configuration file did."""
-    verdicts = await _everywhere(store, "schedule_remove", [name, "api"])
+    verdicts = await store.everywhere("schedule_remove", [name, "api"])
     if b"file" in verdicts:
         raise _file_owns(name)
     if b"removed" not in verdicts:
@@ -158,14 +155,10 @@ def read_schedule(definition: bytes, payload: bytes) -> Schedule:
 
 async def _find(store: Store, name: str) -> tuple[int, list[Standing]]:
     """The server's time, and the schedule; in two places only while it moves from one partition to another."""
-    replies = await _everywhere(store, "schedule_list", [name, "", 1])
+    replies = await store.everywhere("schedule_list", [name, "", 1])
     found = [each for partition, reply in enumerate(replies) for each in _standing(partition, reply)]
     home_first = sorted(found, key=lambda each: each.partition != home_of(store, each.schedule))
     return max(reply[0] for reply in replies), home_first
-
-
-async def _everywhere(store: Store, script: str, args: Sequence[Arg]) -> list[Any]:
-    return await asyncio.gather(*(_run(store, partition, script, args) for partition in range(store.partitions)))
 
 
 async def _run(store: Store, partition: int, script: str, args: Sequence[Arg]) -> Any:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from redis.exceptions import RedisError
 
-from gateway.errors import NotFound, StoreMismatch, StoreUnavailable, WrongState
+from gateway.errors import NotFound, StoreError, StoreMismatch, StoreUnavailable, WrongState
 from gateway.jobs import Submission, Submitted
 from gateway.keys import JobIds, Keyspace, hashed_partition, partition_of
 from gateway.secret import Secret
@@ -23,7 +23,11 @@ from gateway.store.records import Found, parse_lookup
 from gateway.store.scripts import Arg, run
 from gateway.store.submitter import Submitter
 
+T = TypeVar("T")
+
 SCHEMA = 1
+AT_ONCE = 16
+"""Partitions that are asked at once: as many as a Cluster has by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,22 +104,24 @@ class Store:
     async def configure(self) -> None:
         """Refuses a server that may evict jobs, and data of another schema or partition count."""
         await self._check_eviction()
-        for keyspace in self.keyspaces:
-            candidate = "" if keyspace.partition else SigningKey.generate().reveal()
-            schema, partitions, key = await self._run(
-                "configure", keyspace, [self.partitions, candidate, *self._rules, *self.lanes]
-            )
-            if keyspace.partition == 0:
-                self._signing_key = Secret(key.decode())
-            if schema > SCHEMA:
-                raise StoreMismatch(f"the data in Redis has schema {schema}, this version knows {SCHEMA}: upgrade it")
-            if partitions != self.partitions:
-                raise StoreMismatch(
-                    f"the data in Redis was laid out for {partitions} partitions, the configuration says "
-                    f"{self.partitions}: set gateway.partitions = {partitions}, or use another namespace"
-                )
+        # the control partition first: where the data does not fit, no other one is touched
+        control = await self._configure(self.keyspaces[0], SigningKey.generate().reveal())
+        self._signing_key = Secret(control)
+        await each_of(self.keyspaces[1:], lambda keyspace: self._configure(keyspace, ""))
         for target, fields in self._flows.items():
             await self.control_flow(target, fields)
+
+    async def _configure(self, keyspace: Keyspace, candidate: str) -> str:
+        args: list[Arg] = [self.partitions, candidate, *self._rules, *self.lanes]
+        schema, partitions, key = await self._run("configure", keyspace, args)
+        if schema > SCHEMA:
+            raise StoreMismatch(f"the data in Redis has schema {schema}, this version knows {SCHEMA}: upgrade it")
+        if partitions != self.partitions:
+            raise StoreMismatch(
+                f"the data in Redis was laid out for {partitions} partitions, the configuration says "
+                f"{self.partitions}: set gateway.partitions = {partitions}, or use another namespace"
+            )
+        return str(key.decode())
 
     def expect_flows(self, flows: Mapping[str, Mapping[str, int]]) -> None:
         """Which targets have flows, with what limits (`gateway.limits.flow_fields`); `configure` registers them."""
@@ -127,9 +133,8 @@ class Store:
 
     async def control_lane(self, lane: str, *, paused: bool) -> None:
         """Pauses a lane, or lets it go on; raises NotFound if there never was such a lane."""
-        for keyspace in self.keyspaces:
-            if await self._run("lane_control", keyspace, [lane, int(paused)]) == 0:
-                raise NotFound(f"no lane named {lane[:64]!r}; known: {', '.join(self.lanes)}")
+        if 0 in await self.everywhere("lane_control", [lane, int(paused)]):
+            raise NotFound(f"no lane named {lane[:64]!r}; known: {', '.join(self.lanes)}")
 
     async def control_flow(self, target: str, fields: Mapping[str, int]) -> None:
         """Changes limits, pause or breaker of a target; waiting jobs see it at once."""
@@ -137,8 +142,8 @@ class Store:
         args: list[Arg] = [target]
         for name, value in fields.items():
             args += (name, value)
-        for partition in self._flow_partitions(target):
-            await self._run("flow_control", self.keyspaces[partition], args)
+        keyspaces = [self.keyspaces[partition] for partition in self._flow_partitions(target)]
+        await each_of(keyspaces, lambda keyspace: self._run("flow_control", keyspace, args))
 
     def new_id(self, now_ms: int, *, target: str = "", key: str = "", idempotency_key: str = "") -> str:
         """A fresh job id, in the partition where the job belongs.
@@ -224,7 +229,7 @@ class Store:
 
     async def inspect(self) -> Inspection:
         """Counts, ages and the exact counters of the whole installation."""
-        replies = [await self._run("inspect", keyspace, list(self.lanes)) for keyspace in self.keyspaces]
+        replies = await self.everywhere("inspect", list(self.lanes))
         counters: dict[str, int] = {}
         for reply in replies:
             for name, value in zip(reply[6][::2], reply[6][1::2], strict=True):
@@ -250,9 +255,26 @@ class Store:
         )
 
     async def probe(self) -> None:
-        """Raises StoreError unless every partition takes a script that writes."""
-        for keyspace in self.keyspaces:
-            await self._run("configure", keyspace, [self.partitions, "", "", "", *self.lanes])
+        """Raises StoreError if half of the partitions, or more, do not take a script that writes.
+
+        One server of a Cluster that is being failed over is no reason to take every gateway out of its balancer.
+        """
+        args: list[Arg] = [self.partitions, "", "", "", *self.lanes]
+        problems: list[StoreError] = []
+
+        async def probe(keyspace: Keyspace) -> None:
+            try:
+                await self._run("configure", keyspace, args)
+            except StoreError as error:
+                problems.append(error)
+
+        await each_of(self.keyspaces, probe)
+        if problems and 2 * len(problems) >= self.partitions:
+            raise problems[0]
+
+    async def everywhere(self, name: str, args: Sequence[Arg]) -> list[Any]:
+        """Calls a script in every partition: the replies, in order; raises StoreError if one of them fails."""
+        return await each_of(self.keyspaces, lambda keyspace: self._run(name, keyspace, args))
 
     async def _check_eviction(self) -> None:
         try:
@@ -292,3 +314,15 @@ def _only_keys(fields: Mapping[str, int]) -> bool:
     """Are there limits for keys, and none for the target as a whole?"""
     whole = any(fields.get(name) for name in ("concurrency", "interval", "quota"))
     return not whole and any(value for name, value in fields.items() if name.startswith("key_") or name == "ordered")
+
+
+async def each_of(keyspaces: Sequence[Keyspace], work: Callable[[Keyspace], Awaitable[T]]) -> list[T]:
+    """What the work brings for each partition, in order, some of them at once; raises the first one's failure."""
+    brought: list[T] = []
+    for first in range(0, len(keyspaces), AT_ONCE):
+        works = (work(keyspace) for keyspace in keyspaces[first : first + AT_ONCE])
+        for result in await asyncio.gather(*works, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
+            brought.append(result)
+    return brought

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gateway.store.scripts import Arg, run
 from gateway.store.store import Store
 
 
@@ -24,10 +23,7 @@ class TargetState:
 
 async def inspect_targets(store: Store, targets: Sequence[str]) -> dict[str, TargetState]:
     """The state of each target; raises StoreError."""
-    replies = [
-        msgspec.msgpack.decode(await run(store.client, "targets", keyspace.prefix, list(targets)))
-        for keyspace in store.keyspaces
-    ]
+    replies = [msgspec.msgpack.decode(reply) for reply in await store.everywhere("targets", list(targets))]
     return {target: _merge([reply[at] for reply in replies]) for at, target in enumerate(targets)}
 
 
@@ -37,9 +33,7 @@ async def pause_target(store: Store, target: str, *, paused: bool) -> None:
 
     In every partition, since jobs without limits lie anywhere.
     """
-    args: list[Arg] = [target, "paused", int(paused)]
-    for keyspace in store.keyspaces:
-        await run(store.client, "flow_control", keyspace.prefix, args)
+    await store.everywhere("flow_control", [target, "paused", int(paused)])
 
 
 def _merge(parts: Sequence[tuple[bool, int, bool, str, dict[str, int]]]) -> TargetState:
