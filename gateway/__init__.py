@@ -5,7 +5,7 @@ Everything that a plugin author needs is importable from here.
 
 from __future__ import annotations
 
-from gateway import schemes, signing
+from gateway import processes, schemes, signing
 from gateway.context import Context
 from gateway.declared import lifespan, lifespans_in, target
 from gateway.durations import Duration
@@ -15,6 +15,7 @@ from gateway.events import JobEvent
 from gateway.executor import Attempt, Executor, HttpClient, HttpResponse, Job, Payload, Result
 from gateway.hooks import PLUGIN_API, hookimpl
 from gateway.jobs import JobRequest
+from gateway.pulse import Pulse
 from gateway.secret import Secret
 from gateway.settings import ConfigFile, FieldFault, Settings
 from gateway.verifier import Delivery, HandshakeResponse, Verifier, WebhookRequest
@@ -42,6 +43,7 @@ __all__ = [
     "JobEvent",
     "JobRequest",
     "Payload",
+    "Pulse",
     "Rejected",
     "Result",
     "Retry",
@@ -54,6 +56,7 @@ __all__ = [
     "hookimpl",
     "lifespan",
     "lifespans_in",
+    "processes",
     "schemes",
     "signing",
     "target",

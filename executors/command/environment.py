@@ -8,13 +8,20 @@ from collections.abc import Mapping
 from gateway import Attempt, Fatal
 
 from .config import CommandConfig
+from .user import User
 
 
-def build_environment(attempt: Attempt[CommandConfig], environ: Mapping[str, str]) -> dict[str, str]:
-    """`PATH`, the allow-listed names, the target's own, then the job's facts, each hiding the ones before."""
+def build_environment(attempt: Attempt[CommandConfig], environ: Mapping[str, str], user: User | None) -> dict[str, str]:
+    """`PATH`, the user's own, the allow-listed names, the target's, the job's facts: later ones win."""
     config = attempt.config
-    passed = {name: environ[name] for name in config.pass_env if name in environ}
-    found = {"PATH": environ.get("PATH", os.defpath), **passed, **config.env, **_facts(attempt)}
+    found = {"PATH": environ.get("PATH", os.defpath)}
+    if user is not None:
+        found |= user.environment()
+    found |= {name: environ[name] for name in config.pass_env if name in environ}
+    found |= config.env
+    for name, secret in config.secrets.items():
+        found[name] = secret.reveal()
+    found |= _facts(attempt)
     for name, value in found.items():
         if "\0" in value:
             raise Fatal(f"{name} holds a NUL character, which no environment can", type="launch")

@@ -6,16 +6,16 @@ import asyncio
 import os
 import shutil
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
-from gateway import Attempt, Executor, Result
+from gateway import Attempt, Executor, Fatal, Pulse, Result, Retry, processes
 
-from .child import Child, Ending
-from .config import CommandConfig
+from .config import TEMP, CommandConfig
 from .environment import build_environment
-from .launcher import Launcher
+from .speech import Speech
+from .user import User, find_user
 from .verdict import MAX_STDERR, judge
 
 
@@ -27,7 +27,7 @@ class CommandExecutor(Executor[CommandConfig]):
     The program runs in a session of its own, with an environment of `PATH`, what the target adds and `GATEWAY_JOB_*`.
     When it ends, whatever it started is killed, daemons included; when the attempt is cancelled, it gets SIGTERM and,
     after `grace`, SIGKILL; when the dispatcher is killed, SIGKILL. A program that runs as the same user can read
-    `/proc/<pid>/environ` of the dispatcher: what must stay from it needs another user.
+    `/proc/<pid>/environ` of the dispatcher: what must stay from it needs another `user`.
     """
 
     name: ClassVar[str] = "command"
@@ -35,11 +35,16 @@ class CommandExecutor(Executor[CommandConfig]):
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._environ = environ
-        self._launcher = Launcher(environ)
+        self._launcher = processes.Launcher(environ)
+        self._users: dict[str, User] = {}
 
     def check(self, config: CommandConfig) -> None:
-        """Raises ValueError if the working directory or the program is not there."""
-        if config.cwd is not None and not os.path.isdir(config.cwd):
+        """Raises ValueError if the user, the working directory or the program is not there."""
+        if config.user is not None:
+            user = self._user(config)
+            if os.geteuid() not in (0, user.uid if user is not None else 0):
+                raise ValueError(f"user: to run commands as {config.user!r}, the dispatcher must run as root")
+        if config.cwd not in (None, TEMP) and not os.path.isdir(config.cwd):
             raise ValueError(f"cwd: no directory {config.cwd!r}")
         program = config.argv[0]
         path = config.env.get("PATH", self._environ.get("PATH", os.defpath))
@@ -55,20 +60,54 @@ class CommandExecutor(Executor[CommandConfig]):
         """Ends the process that starts the commands, and any command that is left."""
         await self._launcher.aclose()
 
-    async def _run(self, attempt: Attempt[CommandConfig]) -> Ending:
+    async def _run(self, attempt: Attempt[CommandConfig]) -> processes.Ending:
         config = attempt.config
-        environment = build_environment(attempt, self._environ)
-        spec = {"argv": config.argv, "env": environment, "cwd": config.cwd, "grace_s": float(config.grace)}
-        child = Child(self._launcher.spawn(), max_output=config.max_output, max_stderr=MAX_STDERR)
+        spec = self._spec(attempt)
+        pulse = Pulse(config.heartbeat)
+        child = processes.Child(
+            self._launcher.spawn(),
+            max_output=config.max_output,
+            max_stderr=2 * MAX_STDERR,  # so that no secret is cut where what is kept begins
+            said=Speech(attempt, pulse).hear,
+        )
         try:
-            ending = await child.run(spec, attempt.payload.raw)
+            work = child.run(spec, attempt.payload.raw)
+            ending = await (work if config.heartbeat is None else pulse.guard(work))
             _warn_unless(await child.sweep(), attempt)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, Retry):
             _warn_unless(await child.stop(config.grace), attempt)
             raise
         finally:
             child.close()
         return ending
+
+    def _spec(self, attempt: Attempt[CommandConfig]) -> dict[str, Any]:
+        """What the supervisor is to run."""
+        config = attempt.config
+        try:
+            user = self._user(config)
+        except ValueError as exc:
+            raise Fatal(str(exc), type="launch") from exc
+        return {
+            "argv": config.argv,
+            "env": build_environment(attempt, self._environ, user),
+            "cwd": config.cwd,
+            "grace_s": float(config.grace),
+            "temp": config.temp,
+            "files": {name: secret.reveal() for name, secret in config.secret_files.items()},
+            "user": user.numbers() if user is not None and os.geteuid() == 0 else None,
+            "umask": int(config.umask, 8),
+            "rlimits": config.rlimits.named() if config.rlimits is not None else {},
+        }
+
+    def _user(self, config: CommandConfig) -> User | None:
+        """Looked up once: a directory service may take its time."""
+        if config.user is None:
+            return None
+        found = self._users.get(config.user)
+        if found is None:
+            found = self._users[config.user] = find_user(config.user)
+        return found
 
 
 def _warn_unless(gone: bool, attempt: Attempt[CommandConfig]) -> None:

@@ -10,53 +10,67 @@ from typing import Any
 
 import orjson
 
-from gateway import Fatal, Result, Retry
+from gateway import Fatal, Result, Retry, processes
 
-from .child import Ending
 from .config import CommandConfig
 
 MAX_STDERR = 1024
+_MAX_STDOUT = 1024
+_HIDDEN = b"***"
+_SHORTEST_HIDDEN = 4
 _TRANSIENT = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY, errno.EIO, errno.EINTR})
+_STEPS = ("exec", "cwd", "user")
+"""Where no repeat helps, unless the system was short of something."""
 
 
-def judge(ending: Ending, config: CommandConfig) -> Result:
-    """The result of exit code 0; raises Fatal or Retry for everything else."""
+def judge(ending: processes.Ending, config: CommandConfig) -> Result:
+    """The result of an exit code that succeeds; raises Fatal or Retry for everything else."""
     report = ending.report
     if "failed" in report:
         raise _not_started(report["failed"], report["errno"], config)
     if not report:
         raise Retry(f"{config.argv[0]!r} was lost: its supervisor was killed", type="launch")
-    stderr = _text_tail(ending.stderr)
-    if report["exit_code"] != 0:
-        raise _failed(report["exit_code"], report["signal"], stderr, config)
-    meta: dict[str, Any] = {"exit_code": 0, "stderr": stderr}
+    stderr = _text_tail(_hide(ending.stderr, config), MAX_STDERR)
+    stdout = _hide(ending.stdout, config)
+    code = report["exit_code"]
+    if code != 0 and code not in config.success_codes:
+        details: dict[str, Any] = {"exit_code": code, "stderr": stderr}
+        if stdout.strip():
+            details["stdout"] = _text_tail(stdout, _MAX_STDOUT)
+        raise _failed(code, report["signal"], details, config)
+    meta: dict[str, Any] = {"exit_code": code, "stderr": stderr}
     if ending.truncated:
         meta["truncated"] = True
-    return Result(_value(ending), meta=meta)
+    return Result(_value(stdout, truncated=ending.truncated), meta=meta)
 
 
-def _value(ending: Ending) -> Any:
-    text = ending.stdout.strip()
+def _value(stdout: bytes, *, truncated: bool) -> Any:
+    text = stdout.strip()
     if not text:
         return None
-    if not ending.truncated:
+    if not truncated:
         with contextlib.suppress(orjson.JSONDecodeError):
             return orjson.loads(text)
-    return ending.stdout.decode(errors="replace")
+    return stdout.decode(errors="replace")
 
 
-def _failed(exit_code: int, number: int, stderr: str, config: CommandConfig) -> Fatal | Retry:
-    details: dict[str, Any] = {"exit_code": exit_code, "stderr": stderr}
+def _failed(exit_code: int, number: int, details: dict[str, Any], config: CommandConfig) -> Fatal | Retry:
     how = f"exited with code {exit_code}"
     if number:
         details["signal"] = _signal_name(number)
         how = f"was killed by {details['signal']}"
-    last_line = stderr.strip().rpartition("\n")[2]
+    last_line = details["stderr"].strip().rpartition("\n")[2]
     message = f"{config.argv[0]!r} {how}" + (f": {last_line}" if last_line else "")
     kind = "signal" if number else "exit_code"
-    if exit_code in config.fatal_codes:
+    if _is_fatal(exit_code, number, config):
         return Fatal(message, type=kind, details=details)
     return Retry(message, type=kind, details=details)
+
+
+def _is_fatal(exit_code: int, number: int, config: CommandConfig) -> bool:
+    if exit_code in config.fatal_codes:
+        return True
+    return config.retry_codes is not None and not number and exit_code not in config.retry_codes
 
 
 def _signal_name(number: int) -> str:
@@ -67,14 +81,23 @@ def _signal_name(number: int) -> str:
 
 
 def _not_started(step: str, number: int, config: CommandConfig) -> Fatal | Retry:
-    where = f" in cwd {config.cwd!r}" if step == "cwd" else ""
+    where = {"cwd": f" in cwd {config.cwd!r}", "user": f" as user {config.user!r}"}.get(step, "")
     message = f"cannot start {config.argv[0]!r}{where}: {os.strerror(number)}"
     details = {"errno": errno.errorcode.get(number, str(number))}
-    if step not in ("exec", "cwd") or number in _TRANSIENT:
+    if step not in _STEPS or number in _TRANSIENT:
         return Retry(message, type="launch", details=details)
     return Fatal(message, type="launch", details=details)
 
 
-def _text_tail(stderr: bytes) -> str:
-    """At most MAX_STDERR bytes of text, also where replaced bytes have become longer."""
-    return stderr.decode(errors="replace").encode()[-MAX_STDERR:].decode(errors="ignore")
+def _hide(output: bytes, config: CommandConfig) -> bytes:
+    """The output without the target's secrets, which must be in no record."""
+    for secret in (*config.secrets.values(), *config.secret_files.values()):
+        value = secret.reveal().strip().encode()
+        if len(value) >= _SHORTEST_HIDDEN:
+            output = output.replace(value, _HIDDEN)
+    return output
+
+
+def _text_tail(output: bytes, most: int) -> str:
+    """At most so many bytes of text, also where replaced bytes have become longer."""
+    return output.decode(errors="replace").encode()[-most:].decode(errors="ignore")

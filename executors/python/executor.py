@@ -12,12 +12,11 @@ from typing import Any, ClassVar
 import msgspec
 import orjson
 
-from gateway import Attempt, Context, Executor, Fatal, Result, Retry
+from gateway import Attempt, Context, Executor, Fatal, Pulse, Result, Retry
 
 from .config import PythonConfig
 from .function import Function, find
 from .lifespans import Lifespans
-from .pulse import Pulse
 from .threads import Threads
 
 

@@ -14,9 +14,9 @@ import msgspec
 import pytest
 
 from executors.command import CommandConfig, CommandExecutor, register_executors
-from executors.command.streams import Head, Tail
 from gateway import Duration, Fatal, Result, Retry
 from gateway.durations import parse_duration
+from gateway.processes import Head, Tail
 from gateway.testing.executors import make_attempt
 
 WAIT_S = 20.0
@@ -106,7 +106,7 @@ def test_kept_output_never_exceeds_its_limit() -> None:
         head.feed(chunk)
         tail.feed(chunk)
     assert (bytes(head.kept), head.truncated) == (b"abcde", True)
-    assert tail.kept == b"efghi"
+    assert (tail.kept, tail.truncated) == (b"efghi", True)
 
 
 async def test_both_streams_flooding_at_once_do_not_deadlock(run: Run) -> None:
@@ -151,6 +151,7 @@ async def test_environment_holds_what_is_listed_and_the_jobs_facts(run: Run) -> 
     )
     found = dict(entry.split("=", 1) for entry in result.value.rstrip("\0").split("\0"))
     assert len(found.pop("GATEWAY_JOB_ID")) == 36
+    assert found.pop("TMPDIR").startswith("/")
     assert found == {
         "PATH": PATH,
         "LANG": "C.UTF-8",
@@ -166,7 +167,7 @@ async def test_environment_holds_what_is_listed_and_the_jobs_facts(run: Run) -> 
 async def test_parent_process_has_no_environment_to_read(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     monkeypatch.setenv("REDIS_PASSWORD", "hunter2")
     assert (
-        await run("sh", "-c", "tr '\\0' '\\n' < /proc/$PPID/environ | grep -v LD_LIBRARY_PATH || true")
+        await run("sh", "-c", "tr '\\0' '\\n' < /proc/$PPID/environ | grep -vE 'LD_LIBRARY_PATH|TMPDIR' || true")
     ).value is None
 
 
@@ -263,9 +264,19 @@ async def test_temporary_shortage_is_a_retry(run: Run, tmp_path: Path) -> None:
         ({"argv": ["a"], "env": {"A=B": "c"}}, "'A=B' cannot name an environment variable"),
         ({"argv": ["a"], "pass_env": [""]}, "'' cannot name an environment variable"),
         ({"argv": ["a"], "cwd": "/\0"}, "NUL"),
-        ({"argv": ["a"], "max_output": 0}, "max_output lies between 1 and"),
-        ({"argv": ["a"], "max_output": 10**9}, "max_output lies between 1 and"),
-        ({"argv": ["a"], "fatal_codes": [0]}, "fatal_codes lie between 1 and 255"),
+        ({"argv": ["a"], "max_output": 0}, r">= 1 - at `\$.max_output`"),
+        ({"argv": ["a"], "max_output": 10**9}, r"<= 16777216 - at `\$.max_output`"),
+        ({"argv": ["a"], "fatal_codes": [0]}, r">= 1 - at `\$.fatal_codes\[0\]`"),
+        ({"argv": ["a"], "retry_codes": [256]}, r"<= 255 - at `\$.retry_codes\[0\]`"),
+        (
+            {"argv": ["a"], "fatal_codes": [3], "success_codes": [3]},
+            "exit code 3 is in success_codes and in fatal_codes",
+        ),
+        ({"argv": ["a"], "umask": "9"}, "umask is '9'; write octal digits, umask = \"077\""),
+        ({"argv": ["a"], "rlimits": {"processes": 0}}, r">= 1 - at `\$.rlimits.processes`"),
+        ({"argv": ["a"], "rlimits": {"cores": 1}}, "unknown field `cores`"),
+        ({"argv": ["a"], "temp": False, "cwd": "$TMPDIR"}, "need the folder that temp = false leaves out"),
+        ({"argv": ["a"], "heartbeat": "1ms"}, "heartbeat lies between 10ms and 1d"),
         ({"argv": ["a"], "grace": "2m"}, "grace is at most 60 seconds"),
         ({"argv": ["a"], "shell": True}, "unknown field `shell`"),
         ({"argv": "rm -rf x"}, "Expected `array`"),
@@ -292,6 +303,8 @@ def test_config_reads_durations() -> None:
         ),
         (CommandConfig(argv=("./true",), cwd="/"), r"no program './true'"),
         (CommandConfig(argv=("true",), cwd="/no/such/place"), "no directory '/no/such/place'"),
+        (CommandConfig(argv=("true",), user="nosuchuser"), "user: there is no user 'nosuchuser' on this machine"),
+        (CommandConfig(argv=("true",), user="root:nosuchgroup"), "user: there is no group 'nosuchgroup'"),
     ],
 )
 def test_check_says_what_is_missing(config: CommandConfig, message: str) -> None:

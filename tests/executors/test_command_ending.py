@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import select
 import signal
 import sys
+import tempfile
 import textwrap
 import time
 from collections.abc import AsyncIterator
@@ -18,6 +18,7 @@ import pytest
 from executors.command import CommandConfig, CommandExecutor
 from gateway import Duration, Result, Retry
 from gateway.testing.executors import make_attempt
+from tests.executors.runs import children, launchers, run_many, wait_for_death
 
 WAIT_S = 20.0
 ROOT = Path(__file__).parents[2]
@@ -34,6 +35,7 @@ class Line:
     """A FIFO that commands write lines to, so that a test can wait for what they say."""
 
     def __init__(self, path: Path) -> None:
+        path.parent.chmod(0o711)
         os.mkfifo(path)
         self.path = str(path)
         self._descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
@@ -58,10 +60,12 @@ class Line:
 
 
 @pytest.fixture
-async def line(tmp_path: Path) -> AsyncIterator[Line]:
-    line = Line(tmp_path / "line")
-    yield line
-    line.close()
+async def line() -> AsyncIterator[Line]:
+    """Where other users can write to it too."""
+    with tempfile.TemporaryDirectory(prefix="line-") as folder:
+        line = Line(Path(folder) / "line")
+        yield line
+        line.close()
 
 
 def begin(executor: CommandExecutor, line: Line, script: str, *, grace_s: float = 0.2) -> asyncio.Task[Result]:
@@ -85,29 +89,6 @@ def is_alive(pid: int | str) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-async def wait_for_death(pid: int | str) -> None:
-    """Returns when the process is over; the test fails if it is not so in time."""
-    try:
-        descriptor = os.pidfd_open(int(pid))
-    except ProcessLookupError:
-        return
-    try:
-        poller = select.poll()
-        poller.register(descriptor, select.POLLIN)
-        ended = await asyncio.to_thread(poller.poll, WAIT_S * 1000)
-    finally:
-        os.close(descriptor)
-    assert ended, f"process {pid} lives on"
-
-
-def children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def launchers() -> list[int]:
-    return [child for child in children(os.getpid()) if b"supervisor.py" in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
 async def test_timeout_lets_a_command_end_itself_within_the_grace(executor: CommandExecutor, line: Line) -> None:
@@ -222,32 +203,8 @@ async def test_output_flood_is_cut_and_its_command_killed(executor: CommandExecu
 
 
 async def test_many_runs_leave_no_descriptor_and_no_process(executor: CommandExecutor) -> None:
-    config = CommandConfig(argv=("sh", "-c", "sleep 30 > /dev/null 2>&1 & cat"))
-    failing = CommandConfig(argv=("no-such-program",))
-    gate = asyncio.Semaphore(8)
-
-    async def once(number: int) -> None:
-        async with gate:
-            attempt = make_attempt(failing if number % 5 == 0 else config, b"[1]")
-            task = asyncio.ensure_future(executor.execute(attempt))
-            given_up_after_s = number / 4000 if number % 5 == 1 else WAIT_S
-            await asyncio.wait({task}, timeout=given_up_after_s)
-            task.cancel()
-            await asyncio.wait({task}, timeout=WAIT_S)
-
-    await once(2)
-    (launcher,) = launchers()
-    before = [len(os.listdir(f"/proc/{pid}/fd")) for pid in (os.getpid(), launcher)]
-    await asyncio.gather(*(once(number) for number in range(200)))
-    assert launchers() == [launcher]
-    for supervisor in children(launcher):
-        await wait_for_death(supervisor)  # of those given up before they had read what to run
-    for _ in range(500):
-        if not children(launcher):  # reaped as well, for which there is no event
-            break
-        await asyncio.sleep(0.01)
-    assert children(launcher) == []
-    assert [len(os.listdir(f"/proc/{pid}/fd")) for pid in (os.getpid(), launcher)] == before
+    """`python -m tests.executors.runs` does it a thousand times and more."""
+    await run_many(executor, 200)
 
 
 async def test_aclose_ends_the_launcher_and_what_still_runs(line: Line) -> None:
@@ -308,8 +265,8 @@ DISPATCHER = """
     from executors.command import CommandConfig, CommandExecutor
     from gateway.testing.executors import make_attempt
 
-    async def main(script, line, bystander):
-        config = CommandConfig(argv=("sh", "-c", script), env={"LINE": line})
+    async def main(script, line, bystander, user):
+        config = CommandConfig(argv=("sh", "-c", script), env={"LINE": line}, user=user)
         executor = CommandExecutor()
         running = [asyncio.ensure_future(executor.execute(make_attempt(config))) for _ in range(3)]
         if bystander:
@@ -319,15 +276,20 @@ DISPATCHER = """
             print("forked", flush=True)
         await asyncio.wait(running)
 
-    asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3] == "bystander"))
+    asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3] == "bystander", *sys.argv[4:] or [None]))
 """
 
 
-@pytest.mark.parametrize("kind", ["alone", "bystander"])
-async def test_killed_dispatcher_leaves_no_command(line: Line, kind: str) -> None:
-    """Nor where a process that it forked lives on and holds every socket of its open."""
+@pytest.mark.parametrize("kind", ["alone", "bystander", "user"])
+async def test_killed_dispatcher_leaves_no_command_after_two_seconds(line: Line, kind: str) -> None:
+    """Nor where a process that it forked lives on and holds every socket of its open, nor one of another user's."""
+    if kind == "user" and os.geteuid() != 0:
+        pytest.skip("only root can run commands as another user")
     script = "trap '' TERM; sleep 61 & a=$!; setsid sleep 62 & echo $$ $a $! > $LINE; sleep 60"
     command = [sys.executable, "-c", textwrap.dedent(DISPATCHER), script, line.path, kind]
+    if kind == "user":
+        os.chmod(line.path, 0o666)
+        command.append("54322:54322")
     dispatcher = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
     pids: list[int] = [int(pid) for _ in range(3) for pid in (await line.read()).split()]
     if kind == "bystander":
@@ -337,10 +299,12 @@ async def test_killed_dispatcher_leaves_no_command(line: Line, kind: str) -> Non
     supervisors = children(launcher)
     assert len(supervisors) == 3
     assert all(is_alive(pid) for pid in pids)
+    killed_s = time.monotonic()
     dispatcher.kill()
     try:
         for pid in (launcher, *supervisors, *pids):
             await wait_for_death(pid)
+        assert time.monotonic() - killed_s < 2.0
         assert [is_alive(pid) for pid in bystanders] == [True] * (kind == "bystander")
     finally:
         for pid in bystanders:

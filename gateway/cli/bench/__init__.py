@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 import uvloop
 
+from gateway.cli.bench import command as command_bench
 from gateway.cli.bench import delayed as delayed_bench
 from gateway.cli.bench import depth as depth_bench
 from gateway.cli.bench import memory as memory_bench
@@ -31,6 +32,14 @@ def throughput(jobs: Jobs = 50_000, repetitions: Repetitions = 5, redis: Redis =
     """One dispatcher with default settings drains no-op Python jobs; beside it a bare claim + settle loop."""
     with rig(redis) as url:
         report = _run(throughput_bench.measure(url, jobs=jobs, repetitions=repetitions))
+    report.show(as_json=as_json)
+
+
+@app.command()
+def command(jobs: Jobs = 2_000, repetitions: Repetitions = 5, redis: Redis = None, as_json: AsJson = False) -> None:
+    """One dispatcher runs no-op command jobs; beside it a bare loop with the same launcher and pipes."""
+    with rig(redis) as url:
+        report = _run(command_bench.measure(url, jobs=jobs, repetitions=repetitions))
     report.show(as_json=as_json)
 
 

@@ -26,7 +26,7 @@ from gateway.settings import Settings, TargetSettings
 from gateway.store import Store
 from gateway.store.embedded import EmbeddedValkey
 
-NOOP, NOTE = "noop", "note"
+NOOP, NOTE, TRUE = "noop", "note", "true"
 
 
 @contextlib.contextmanager
@@ -51,6 +51,7 @@ def bench_settings() -> Settings:
         name: TargetSettings(executor="python", config={"callable": f"gateway.cli.bench.tasks:{name}"})
         for name in (NOOP, NOTE)
     }
+    targets[TRUE] = TargetSettings(executor="command", config={"argv": ["true"]})
     return msgspec.structs.replace(Settings(), targets=targets)
 
 

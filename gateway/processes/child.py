@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
-from .launcher import Ends
-from .streams import Head, Reader, Tail, Writer
-from .supervisor import SIZE_BYTES
+from gateway.processes.launcher import Ends
+from gateway.processes.lines import Lines
+from gateway.processes.streams import Head, Reader, Tail, Writer
+from gateway.processes.supervisor import SIZE_BYTES
 
 DRAIN_S = 1.0
 """How long output is read on after the command has ended, where another process holds its pipes open."""
@@ -22,7 +24,10 @@ _MAX_REPORT = 4096
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What the supervisor told first, {exit_code, signal} or {failed, errno}; empty if it was killed itself."""
+    """What the supervisor told first, {exit_code, signal} or {failed, errno}; empty if it was killed itself.
+
+    Of each output the end is kept, as much as was asked for; `truncated` if standard output was longer.
+    """
 
     report: dict[str, Any]
     stdout: bytes
@@ -33,15 +38,20 @@ class Ending:
 class Child:
     """Owns the descriptors of one command; `close` kills whatever of it is still there."""
 
-    def __init__(self, ends: Ends, *, max_output: int, max_stderr: int) -> None:
+    def __init__(
+        self, ends: Ends, *, max_output: int, max_stderr: int, said: Callable[[bytes], None] | None = None
+    ) -> None:
+        """`said` is told of each line of standard output that is for the gateway, without its mark."""
         self._ends = ends
         self._open = set(ends.numbers())
         self._told = Head(_MAX_REPORT)
         self._has_told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._out, self._err = Head(max_output), Tail(max_stderr)
+        self._out, self._err = Tail(max_output), Tail(max_stderr)
+        self._lines = Lines(self._out.feed, said) if said is not None else None
+        hear_out = self._out.feed if self._lines is None else self._lines.feed
         self._control = Reader(ends.control, self._hear)
         self._control.ended.add_done_callback(self._heard)
-        self._readers = (Reader(ends.stdout, self._out.feed), Reader(ends.stderr, self._err.feed))
+        self._readers = (Reader(ends.stdout, hear_out), Reader(ends.stderr, self._err.feed))
         self._writers: list[Writer] = []
 
     async def run(self, spec: dict[str, Any], payload: bytes) -> Ending:
@@ -52,8 +62,10 @@ class Child:
         stdin.ended.add_done_callback(lambda _: self._shut(self._ends.stdin))
         await asyncio.wait({self._has_told})
         await asyncio.wait({reader.ended for reader in self._readers}, timeout=DRAIN_S)
+        if self._lines is not None:
+            self._lines.end()
         report = orjson.loads(self._told.kept.partition(b"\n")[0] or b"{}")
-        return Ending(report, bytes(self._out.kept), self._out.truncated, self._err.kept)
+        return Ending(report, self._out.kept, self._out.truncated, self._err.kept)
 
     async def sweep(self) -> bool:
         """Kills what is left of it; whether that is known to be all gone."""

@@ -34,7 +34,7 @@ class Launcher:
     """Starts a small process when it is first needed, again should it die, and asks it for supervised commands."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self._environ = {name: environ[name] for name in ("LD_LIBRARY_PATH",) if name in environ}
+        self._environ = {name: environ[name] for name in ("LD_LIBRARY_PATH", "TMPDIR") if name in environ}
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from gateway import Retry
+from gateway.errors import Retry
 
 T = TypeVar("T")
 

@@ -24,14 +24,23 @@ class Head:
 
 
 class Tail:
-    """Keeps the last `limit` bytes and drops what came before."""
+    """Keeps the last `limit` bytes and drops what came before (`truncated`)."""
 
     def __init__(self, limit: int) -> None:
-        self.kept = b""
+        self.truncated = False
         self._limit = limit
+        self._held = bytearray()
 
     def feed(self, chunk: bytes) -> None:
-        self.kept = (self.kept + chunk)[-self._limit :]
+        self._held += chunk
+        if len(self._held) > self._limit:
+            self.truncated = True
+            if len(self._held) > 2 * self._limit:  # not at every chunk: it moves all that is kept
+                del self._held[: -self._limit]
+
+    @property
+    def kept(self) -> bytes:
+        return bytes(self._held[-self._limit :])
 
 
 class Reader:

@@ -1,0 +1,14 @@
+"""Supervised processes: started by a small launcher, fed and read without bounds being passed, and none left over.
+
+For executors that run programs. Linux kills what a killed dispatcher leaves; elsewhere what is not its own process
+group may stay.
+"""
+
+from __future__ import annotations
+
+from gateway.processes.child import Child, Ending
+from gateway.processes.launcher import Ends, Launcher
+from gateway.processes.lines import Lines
+from gateway.processes.streams import Head, Reader, Tail, Writer
+
+__all__ = ["Child", "Ending", "Ends", "Head", "Launcher", "Lines", "Reader", "Tail", "Writer"]
