@@ -15,6 +15,7 @@ import orjson
 import structlog
 
 from gateway.jobs import JobRequest
+from gateway.signing import SigningKey
 
 C = TypeVar("C", bound=msgspec.Struct)
 
@@ -111,6 +112,7 @@ class Attempt(msgspec.Struct, Generic[C]):
     http: HttpClient
     cancelled: asyncio.Event
     report: Callable[[Any], None]
+    signing_keys: tuple[SigningKey, ...] = ()
 
     def remaining_s(self) -> float:
         """Seconds until the deadline, never below 0; may be called from any thread."""
@@ -136,6 +138,10 @@ class Executor(ABC, Generic[C]):
 
     remote: ClassVar[bool] = False
     """May targets be defined over the API? Only if no config can do harm on the machine that runs them."""
+
+    def describe(self, config: C) -> dict[str, Any]:
+        """What the API shows of a target's config: JSON values, and nothing secret."""
+        return {}
 
     def check_request(self, config: C, request: JobRequest) -> None:
         """Raises ValueError (FieldFault: with the field) unless a job of such a target may set this of its request."""

@@ -110,6 +110,11 @@ class Keyspace:
         return f"{self.prefix}replays"
 
     @property
+    def targets(self) -> str:
+        """Targets registered at run time, by name; in the control partition only."""
+        return f"{self.prefix}targets"
+
+    @property
     def apikeys(self) -> str:
         """API keys by id; in the control partition (0) only."""
         return f"{self.prefix}apikeys"

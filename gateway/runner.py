@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -16,11 +16,12 @@ from gateway import backoff
 from gateway.backoff import RetryPolicy
 from gateway.callbacks import render
 from gateway.durations import MAX_S
-from gateway.errors import ConfigError, EgressDenied, Fatal, NotFound, Retry
+from gateway.errors import ConfigError, EgressDenied, Fatal, NotFound, Retry, StoreError
 from gateway.executor import Attempt, HttpClient, Job, Payload, Result
 from gateway.jobs import BUILT_IN, CALLBACK_TARGET, GONE, URL_TARGET, Claimed, Options, Settlement, unpack_body
 from gateway.registry import Registry, Target
 from gateway.results import encode_error, encode_result, error_of
+from gateway.signing import SigningKey
 
 log = structlog.get_logger(__name__)
 
@@ -40,6 +41,9 @@ class Runner:
     http: HttpClient
     rng: random.Random = field(default_factory=random.Random)
     report: Callable[[Claimed, Any], None] = _ignore
+    signing_keys: Callable[[], tuple[SigningKey, ...]] = tuple
+    refresh: Callable[[], Awaitable[object]] | None = None
+    """Has the registry look for targets that were registered since it last did."""
 
     async def run(
         self, claimed: Claimed, cancelled: asyncio.Event, *, deadline: Callable[[float], None] | None = None
@@ -51,7 +55,7 @@ class Runner:
         each.
         """
         try:
-            target = self.registry.target(claimed.target)
+            target = await self._target(claimed.target)
         except NotFound as error:
             return _settle(claimed, "dead", reason="no_target", error=encode_error("no_target", str(error)))
         options = _NO_OPTIONS
@@ -76,8 +80,24 @@ class Runner:
 
     def timed_out(self, claimed: Claimed) -> Settlement:
         """The outcome of an attempt that was cancelled at its deadline."""
-        target = self.registry.target(claimed.target)
+        try:
+            target = self.registry.target(claimed.target)
+        except NotFound as error:  # removed meanwhile
+            return _settle(claimed, "dead", reason="no_target", error=encode_error("no_target", str(error)))
         return self._failed(claimed, target, unpack_body(claimed.body)[0], _out_of_time())
+
+    async def _target(self, name: str) -> Target:
+        """The target, also one that was registered so lately that this process has not heard of it."""
+        try:
+            return self.registry.target(name)
+        except NotFound:
+            if self.refresh is None:
+                raise
+        try:
+            await self.refresh()
+        except StoreError as error:
+            log.warning("registered targets not read", error=str(error))
+        return self.registry.target(name)
 
     async def _in_time(self, target: Target, attempt: Attempt[Any]) -> Result:
         limit = asyncio.timeout_at(attempt.deadline)
@@ -121,6 +141,7 @@ class Runner:
             http=self.http,
             cancelled=cancelled,
             report=partial(self.report, claimed),
+            signing_keys=self.signing_keys(),
         )
 
     def _failed(self, claimed: Claimed, target: Target, options: Options, failure: Exception) -> Settlement:

@@ -14,6 +14,8 @@
 --   leases        ZSET    running ids by lease deadline in ms
 --   dead, done    ZSET    finished ids by time of finish in ms     dead:<target> ZSET the dead of one target
 --   schedules     ZSET    schedules that wait for a slot, by when it fires in ms     schedule_names ZSET all of them
+--   targets       HASH    registered targets by name: when they changed, when they were made, their table (JSON);
+--                         `~revision` moves with every change (control partition)
 --   schedule:<name> HASH  definition payload revision timing source slot created updated last job (docs/schedules.md)
 --   idem:<hash>   STRING  job id, a space, fingerprint
 --   seq           STRING  rank sequence       stats, conf HASH counters; schema, lanes, pauses

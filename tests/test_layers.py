@@ -18,7 +18,15 @@ Known = dict[str, Module]
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("gateway.settings", "gateway.logs", "gateway.hooks", "gateway.submission", "gateway.testing", "gateway"),
     ("gateway.store", "gateway.registry"),
-    ("gateway.runner", "gateway.callbacks", "gateway.opening", "gateway.figures", "gateway.health"),
+    (
+        "gateway.runner",
+        "gateway.callbacks",
+        "gateway.opening",
+        "gateway.figures",
+        "gateway.registrations",
+        "gateway.signers",
+        "gateway.health",
+    ),
     ("gateway.api", "gateway.dispatch"),
     ("gateway.cli", "gateway.__main__"),
 )

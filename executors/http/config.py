@@ -62,7 +62,6 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     job_may: tuple[JobMay, ...] = ()
 
     def __post_init__(self) -> None:
-        _check("url", lambda: check_url(self.url))
         _check("headers", lambda: check_headers(self.headers))
         self._check_body()
         self._check_secrets()
@@ -74,6 +73,8 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         if self.ca is not None:
             pem = self.ca.reveal()
             _check("ca", lambda: check_ca(pem))
+        # last: a registration looks for further faults without the field that was wrong, and cannot without this one
+        _check("url", lambda: check_url(self.url))
 
     def _check_body(self) -> None:
         if self.method == "GET" and self.body != "raw":

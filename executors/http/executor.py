@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Any
 
 from gateway import (
     Attempt,
@@ -21,26 +22,28 @@ from gateway import (
 from .answers import judge
 from .config import HttpConfig
 from .outgoing import Outgoing, check_request, outgoing
+from .shown import describe
 from .tls import client_context
 
 
 class HttpExecutor(Executor[HttpConfig]):
-    """Sends a job to a URL; `signing_keys` sign for targets without a secret, the present one first."""
+    """Sends a job to a URL, signed by the target's secrets, or by the attempt's signing keys where there are none."""
 
     name = "http"
     Config = HttpConfig
     has_flow = True
     remote = True
 
-    def __init__(
-        self, signing_keys: Sequence[signing.SigningKey] = (), *, clock: Callable[[], float] = time.time
-    ) -> None:
-        self._private_keys = tuple(key.private_key for key in signing_keys)
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
 
     def check(self, config: HttpConfig) -> None:
         """Raises FieldFault if a certificate's file cannot be used here."""
         client_context(config.ca, config.client_cert, config.client_key)
+
+    def describe(self, config: HttpConfig) -> dict[str, Any]:
+        """The config without its secrets."""
+        return describe(config)
 
     def check_request(self, config: HttpConfig, request: JobRequest) -> None:
         """Raises FieldFault unless the target's `job_may` allows it."""
@@ -81,14 +84,14 @@ class HttpExecutor(Executor[HttpConfig]):
             ("gateway-max-attempts", str(job.max_attempts)),
             ("idempotency-key", job.job_id),
         )
-        return headers + self._signature(job.job_id, request.body, attempt.config)
+        return headers + self._signature(attempt, request.body)
 
-    def _signature(self, job_id: str, body: bytes, config: HttpConfig) -> list[tuple[str, str]]:
-        now_s = self._clock()
-        secrets = config.live_secrets(now_s)
-        if not secrets and not self._private_keys:
+    def _signature(self, attempt: Attempt[HttpConfig], body: bytes) -> list[tuple[str, str]]:
+        now_s, job_id = self._clock(), attempt.job.job_id
+        secrets, keys = attempt.config.live_secrets(now_s), [key.private_key for key in attempt.signing_keys]
+        if not secrets and not keys:
             return []
-        signature = signing.sign(job_id, int(now_s), body, secrets=secrets, private_key=self._private_keys)
+        signature = signing.sign(job_id, int(now_s), body, secrets=secrets, private_key=keys)
         return [
             ("webhook-id", job_id),
             ("webhook-timestamp", str(int(now_s))),

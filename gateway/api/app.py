@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -27,7 +28,9 @@ from gateway.api.problems import problem_reply
 from gateway.api.protocol import ON_DRAIN
 from gateway.api.rejections import Rejections
 from gateway.api.reply import Reply, json_reply, send_reply
+from gateway.egress.client import EgressClient
 from gateway.errors import NotFound, StoreError, StoreMismatch
+from gateway.registrations import Registrations
 from gateway.registry import Registry
 from gateway.settings import Settings
 from gateway.store import Store
@@ -57,6 +60,8 @@ def create_app(
         settings=settings,
         store=store,
         registry=registry,
+        registrations=Registrations(store, registry, rng=random.Random()),  # noqa: S311 (jitter)
+        http=EgressClient(settings.egress.allow),
         catalog=_catalog(settings, store, registry),
         waits=Waits(store),
         events=EventFeed(store),
@@ -93,7 +98,8 @@ def create_app(
 @contextlib.asynccontextmanager
 async def _running(gateway: Gateway) -> AsyncIterator[None]:
     """What runs beside the requests: the way to Redis, and the loop's lag."""
-    tasks = [asyncio.create_task(gateway.lag.run())]
+    tasks = [asyncio.create_task(gateway.lag.run()), asyncio.create_task(gateway.registrations.run())]
+    await gateway.http.start()
     try:
         try:
             await gateway.gate.require()
@@ -106,6 +112,7 @@ async def _running(gateway: Gateway) -> AsyncIterator[None]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await gateway.http.aclose()
         await gateway.waits.aclose()
         await gateway.events.aclose()
         await gateway.gate.aclose()

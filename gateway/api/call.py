@@ -16,6 +16,8 @@ from gateway.api.gate import StoreGate, in_time
 from gateway.api.lag import LoopLag
 from gateway.api.metrics import ApiMetrics
 from gateway.api.rejections import Rejections
+from gateway.egress.client import EgressClient
+from gateway.registrations import Registrations
 from gateway.registry import Registry
 from gateway.settings import Settings
 from gateway.store import Store
@@ -36,6 +38,8 @@ class Gateway:
     settings: Settings
     store: Store
     registry: Registry
+    registrations: Registrations
+    http: EgressClient
     catalog: Catalog
     waits: Waits
     events: EventFeed

@@ -1,13 +1,21 @@
-"""What is set up here: lanes, the public half of the signing key."""
+"""What is set up here: lanes, the public halves of the signing keys."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from gateway.api.call import Call
+from gateway.api.replays import optional_body
 from gateway.api.reply import Reply, json_reply
+from gateway.durations import Duration
+from gateway.errors import WrongState
+from gateway.signers import signing_keys
 from gateway.signing import SigningKey
 from gateway.store import Inspection
+
+OVERLAP_S = 7 * 86400.0
 
 
 async def list_lanes(call: Call) -> Reply:
@@ -47,7 +55,22 @@ async def _paused(call: Call, *, paused: bool) -> Reply:
 
 async def list_signing_keys(call: Call) -> Reply:
     """What receivers verify `v1a` signatures with, the present key first."""
-    own = call.gateway.settings.gateway
-    keys = [own.signing_key or call.gateway.store.signing_key, *own.previous_signing_keys]
-    public = [SigningKey.parse(key.reveal()).public for key in keys]
-    return json_reply({"keys": [{"algorithm": "ed25519", "public_key": key} for key in public]})
+    keys = signing_keys(call.gateway.settings.gateway, call.gateway.store)
+    return json_reply({"keys": [{"algorithm": "ed25519", "public_key": key.public} for key in keys]})
+
+
+class Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long the key until now signs as well, 7 days if left out."""
+
+    overlap: Duration | None = None
+
+
+async def rotate_signing_key(call: Call) -> Reply:
+    """The public keys, a new one first; WrongState where the configuration gives the key."""
+    if call.gateway.settings.gateway.signing_key is not None:
+        raise WrongState("the signing key is set in the configuration: change it there, and keep the old one beside it")
+    wanted = await optional_body(call, Rotation)
+    store, key = call.gateway.store, SigningKey.generate()
+    stays_s = OVERLAP_S if wanted.overlap is None else wanted.overlap
+    await call.in_time(lambda: store.rotate_signing_key(key, stays_ms=round(stays_s * 1000)))
+    return await list_signing_keys(call)

@@ -229,9 +229,55 @@ class TargetShown(_Model):
     pending: dict[str, int]
     running: int | None = None
     blocked: BlockedBy | None = None
+    source: Literal["file", "api"] = "file"
     lane: str | None = None
     limits: LimitsShown | None = None
     ordered: bool = False
+    config: dict[str, Any] = {}
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+
+class SentRequest(_Model):
+    """A request as it went out; header values that the target is configured with are kept back."""
+
+    method: str
+    url: str
+    headers: list[tuple[str, str]]
+    body: str
+
+
+class GivenAnswer(_Model):
+    """An answer as it came, the body up to 4 KiB."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    body: str
+    truncated: bool
+
+
+class ProbeError(_Model):
+    """What an attempt would have failed of."""
+
+    type: str
+    message: str
+
+
+class Probed(_Model):
+    """One request to a target, and what an attempt would have made of it."""
+
+    outcome: Literal["succeeded", "retry", "fatal"]
+    duration_ms: int
+    error: ProbeError | None = None
+    request: SentRequest | None = None
+    response: GivenAnswer | None = None
+
+
+class RotatedSecret(_Model):
+    """A target's new secret; shown this once."""
+
+    name: str
+    secret: str
 
 
 class Targets(_Model):

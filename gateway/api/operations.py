@@ -15,6 +15,7 @@ from gateway.api import (
     jobs,
     keys,
     models,
+    probe,
     purges,
     replays,
     schedules,
@@ -23,6 +24,7 @@ from gateway.api import (
     targets,
 )
 from gateway.api.call import Call
+from gateway.api.registering import TargetBody
 from gateway.api.reply import Reply, Stream
 from gateway.apikeys import Scope
 from gateway.schedules import ScheduleBody
@@ -123,6 +125,22 @@ OPERATIONS: tuple[Operation, ...] = (
         {200: models.JobRecord}, replays.RetryBody, body_required=False,
     ),
     Operation("GET", "/targets", targets.list_all, "read", "The targets", {200: models.Targets}),
+    Operation(
+        "PUT", "/targets/{target}", targets.put, "admin", "Register a target, or replace it",
+        {200: models.TargetShown, 201: models.TargetShown}, TargetBody,
+    ),
+    Operation(
+        "DELETE", "/targets/{target}", targets.delete, "admin", "Forget a registered target", {204: None},
+        query={"force": "true: also while jobs wait for it"},
+    ),
+    Operation(
+        "POST", "/targets/{target}/test", probe.probe, "admin", "Send a target one signed request, without a job",
+        {200: models.Probed}, probe.ProbeBody, body_required=False,
+    ),
+    Operation(
+        "POST", "/targets/{target}/rotate", targets.rotate, "admin", "Give a registered target a new secret",
+        {200: models.RotatedSecret}, targets.NewSecret, body_required=False,
+    ),
     Operation("GET", "/targets/{target}", targets.show, "read", "A target", {200: models.TargetShown}),
     Operation(
         "POST", "/targets/{target}/pause", targets.pause, "admin", "Let no job of a target start",
@@ -165,6 +183,10 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("GET", "/stats", stats.show, "read", "The installation in figures", {200: models.Stats}),
     Operation(
         "GET", "/signing-keys", installation.list_signing_keys, "read", "The public keys", {200: models.SigningKeys}
+    ),
+    Operation(
+        "POST", "/signing-keys/rotate", installation.rotate_signing_key, "admin", "Make a new signing key",
+        {200: models.SigningKeys}, installation.Rotation, body_required=False,
     ),
     Operation("GET", "/apikeys", keys.list_all, "admin", "The API keys", {200: models.Keys}),
     Operation("POST", "/apikeys", keys.create, "admin", "Make an API key", {201: models.MadeKey}, keys.NewKey),

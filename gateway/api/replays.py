@@ -78,6 +78,17 @@ async def stop(call: Call) -> Reply:
     return json_reply(_render(await call.in_time(lambda: stop_replay(call.gateway.store, replay_id))))
 
 
+async def optional_body(call: Call, kind: type[S]) -> S:
+    """The body as a Struct whose fields all have defaults, which are taken where there is none; raises RequestError."""
+    text = await call.body()
+    if not text.strip():
+        return kind()
+    check_json(call.headers)
+    body, faults = decode_checked(text, kind)
+    faults.raise_any()
+    return body
+
+
 def decode_checked(text: bytes, kind: type[S]) -> tuple[S, Faults]:
     """The body, and what is wrong with it so far; InvalidRequest if it is no JSON object."""
     check_text(text)

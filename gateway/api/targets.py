@@ -1,26 +1,100 @@
-"""Targets: what they are, what waits for them and why, pausing them."""
+"""Targets: what they are, what waits for them and why; registering, pausing and removing them."""
 
 from __future__ import annotations
 
+import base64
+import secrets
 from typing import Any
 
+import msgspec
+
+from gateway.api.bodies import check_json
 from gateway.api.call import Call
+from gateway.api.query import Query
+from gateway.api.records import timestamp
+from gateway.api.registering import parse_target, rotated
+from gateway.api.replays import optional_body
 from gateway.api.reply import Reply, json_reply
+from gateway.durations import Duration
+from gateway.errors import NotFound, WrongState
 from gateway.limits import KeyLimits, Limits
 from gateway.registry.targets import Target
+from gateway.signing import SECRET_PREFIX
+from gateway.store.registered import Registered, put_registered, remove_registered
 from gateway.store.targets import TargetState, inspect_targets, pause_target
+from gateway.submission import check_text
+
+OVERLAP_S = 86400.0
 
 
 async def list_all(call: Call) -> Reply:
-    """Every target, by name; no executor's configuration, since secrets may be in it."""
+    """Every target, by name; secrets are in none of them."""
     targets = dict(sorted(call.gateway.registry.targets.items()))
     states = await call.in_time(lambda: inspect_targets(call.gateway.store, list(targets)))
-    return json_reply({"targets": [_render(target, states[name]) for name, target in targets.items()]})
+    known = call.gateway.registrations.known
+    return json_reply({"targets": [_render(target, states[name], known.get(name)) for name, target in targets.items()]})
 
 
 async def show(call: Call) -> Reply:
     """One target; NotFound if there is none of that name."""
     return await _shown(call, call.gateway.registry.submittable(call.path_value("target")))
+
+
+async def put(call: Call) -> Reply:
+    """201 for a new target, 200 for one that this replaces; WrongState for a name that the configuration defines."""
+    check_json(call.headers)
+    text = await call.body()
+    check_text(text)
+    gateway, name = call.gateway, call.path_value("target")
+    _refuse_configured(call, name)
+    target = parse_target(name, text, gateway.registry)
+    if target.flow is not None:
+        await call.in_time(lambda: gateway.store.control_flow(name, target.flow or {}))
+    verdict = await call.in_time(lambda: put_registered(gateway.store, name, text))
+    await call.in_time(gateway.registrations.refresh)
+    return await _shown(call, gateway.registry.submittable(name), 201 if verdict == "created" else 200)
+
+
+async def delete(call: Call) -> Reply:
+    """204; WrongState while jobs wait for it or run, unless `force` is `true`: they die of `no_target` then."""
+    query = Query(call.scope["query_string"], ("force",))
+    force = query.one_of("force", ["true", "false"]) == "true"
+    query.done()
+    gateway, name = call.gateway, call.path_value("target")
+    _refuse_configured(call, name)
+    state = (await call.in_time(lambda: inspect_targets(gateway.store, [name])))[name]
+    jobs = sum(state.pending.values()) + (state.running or 0)
+    if jobs and not force:
+        raise WrongState(f"{jobs} jobs of target {name} wait or run: let them end, cancel them, or send ?force=true")
+    await call.in_time(lambda: remove_registered(gateway.store, name))
+    await call.in_time(gateway.registrations.refresh)
+    return Reply(204, content_type=b"")
+
+
+class NewSecret(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A secret to sign with from now on, made here if left out; the one until now signs as well for `overlap` (24h)."""
+
+    secret: str | None = None
+    overlap: Duration | None = None
+
+
+async def rotate(call: Call) -> Reply:
+    """200 with the new secret, which cannot be had again; WrongState for a target that the configuration defines."""
+    wanted = await optional_body(call, NewSecret)
+    gateway, name = call.gateway, call.path_value("target")
+    _refuse_configured(call, name)
+    await call.in_time(gateway.registrations.refresh)
+    known = gateway.registrations.known.get(name)
+    if known is None:
+        raise NotFound(f"no target named {name[:64]!r} was registered")
+    secret = wanted.secret or SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
+    text = rotated(
+        known.table, secret, now_s=gateway.clock(), overlap_s=OVERLAP_S if wanted.overlap is None else wanted.overlap
+    )
+    parse_target(name, text, gateway.registry)
+    await call.in_time(lambda: put_registered(gateway.store, name, text))
+    await call.in_time(gateway.registrations.refresh)
+    return json_reply({"name": name, "secret": secret})
 
 
 async def pause(call: Call) -> Reply:
@@ -39,15 +113,22 @@ async def _paused(call: Call, *, paused: bool) -> Reply:
     return await _shown(call, target)
 
 
-async def _shown(call: Call, target: Target) -> Reply:
+def _refuse_configured(call: Call, name: str) -> None:
+    if call.gateway.registry.is_configured(name):
+        raise WrongState(f"target {name} is defined in {call.gateway.settings.source} or in code: change it there")
+
+
+async def _shown(call: Call, target: Target, status: int = 200) -> Reply:
     states = await call.in_time(lambda: inspect_targets(call.gateway.store, [target.name]))
-    return json_reply(_render(target, states[target.name]))
+    known = call.gateway.registrations.known.get(target.name)
+    return json_reply(_render(target, states[target.name], known), status)
 
 
-def _render(target: Target, state: TargetState) -> dict[str, Any]:
+def _render(target: Target, state: TargetState, known: Registered | None) -> dict[str, Any]:
     out: dict[str, Any] = {
         "name": target.name,
         "executor": target.executor.name,
+        "source": "file" if known is None else "api",
         "paused": state.paused,
         "pending": state.pending,
     }
@@ -61,6 +142,10 @@ def _render(target: Target, state: TargetState) -> dict[str, Any]:
         out["limits"] = _limits(target.limit)
     if target.ordered:
         out["ordered"] = True
+    if config := target.executor.describe(target.config):
+        out["config"] = config
+    if known is not None:
+        out |= {"created_at": timestamp(known.created_ms), "updated_at": timestamp(known.updated_ms)}
     return out
 
 

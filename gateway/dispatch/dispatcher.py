@@ -25,6 +25,7 @@ from gateway.dispatch.upkeep import reap, upkeep
 from gateway.errors import StoreError
 from gateway.events import EventType, JobEvent
 from gateway.jobs import Claimed, Settlement
+from gateway.registrations import Registrations
 from gateway.registry import Registry
 from gateway.results import error_type
 from gateway.runner import Runner
@@ -109,6 +110,8 @@ class Dispatcher:
         ]
         self._progress = Progress(self._workers)
         runner.report = self._progress.report
+        self._registrations = Registrations(store, registry, rng=rng)
+        runner.refresh = self._registrations.refresh
         metrics.slots.set(settings.gateway.slots)
         metrics.active.set_function(lambda: self._attempts.active)
 
@@ -150,6 +153,7 @@ class Dispatcher:
             carry_replays(self._store, idle_s=1.0, rng=self._rng),
             self._scheduler().run(),
             self._progress.run(),
+            self._registrations.run(),
         ]
         for loop, worker in zip(self._loops, self._workers, strict=True):
             work.append(loop.run())

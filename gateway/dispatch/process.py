@@ -9,7 +9,6 @@ import socket
 import time
 from collections.abc import Mapping
 
-import msgspec
 import structlog
 from prometheus_client import CollectorRegistry
 
@@ -24,6 +23,7 @@ from gateway.opening import make_store
 from gateway.registry import Registry
 from gateway.runner import Runner
 from gateway.settings import Settings
+from gateway.signers import signing_keys
 from gateway.store import Store
 
 log = structlog.get_logger(__name__)
@@ -69,9 +69,6 @@ async def _open_store(
 
 async def _run(settings: Settings, store: Store, stop: Stop, *, redis_url: str) -> None:
     gateway = settings.gateway
-    if gateway.signing_key is None:
-        gateway = msgspec.structs.replace(gateway, signing_key=store.signing_key)
-        settings = msgspec.structs.replace(settings, gateway=gateway)
     registry = Registry.build(settings)
     metrics = CollectorRegistry()
     async with EgressClient(settings.egress.allow) as http:
@@ -79,7 +76,7 @@ async def _run(settings: Settings, store: Store, stop: Stop, *, redis_url: str) 
             settings,
             store,
             registry=registry,
-            runner=Runner(registry, http),
+            runner=Runner(registry, http, signing_keys=lambda: signing_keys(gateway, store)),
             redis_url=redis_url,
             metrics=DispatchMetrics(metrics),
             wall_ms=lambda: time.time_ns() // 1_000_000,

@@ -50,9 +50,11 @@ class Registry:
         self.verifiers: Mapping[str, type[Verifier[Any]]] = _values(offers.verifiers)
         self.listeners = listeners
         self._lanes = settings.lanes.order
-        self.targets: Mapping[str, Target] = MappingProxyType(
-            {name: self.make_target(name, each, settings.secrets) for name, each in settings.targets.items()}
-        )
+        self._configured = {
+            name: self.make_target(name, each, settings.secrets) for name, each in settings.targets.items()
+        }
+        self._targets = dict(self._configured)
+        self.targets: Mapping[str, Target] = MappingProxyType(self._targets)
         self.triggers: Mapping[str, Trigger] = MappingProxyType(
             {
                 name: make_trigger(
@@ -88,6 +90,16 @@ class Registry:
     def make_target(self, name: str, settings: TargetSettings, secrets: SecretSource | None = None) -> Target:
         """A target of this registry's executors and lanes, without adding it; raises ConfigError."""
         return make_target(name, settings, self.executors, lanes=self._lanes, secrets=secrets)
+
+    def is_configured(self, name: str) -> bool:
+        """Whether the configuration file, or the code, defines the target."""
+        return name in self._configured
+
+    def replace_registered(self, targets: Mapping[str, Target]) -> None:
+        """Makes these the targets beside the configured ones; `targets`, wherever it was handed to, shows them."""
+        for name in self._targets.keys() - self._configured.keys() - targets.keys():
+            del self._targets[name]
+        self._targets.update({name: target for name, target in targets.items() if name not in self._configured})
 
     def submittable(self, name: str) -> Target:
         """The configured target of that name, which jobs may be submitted to; raises NotFound."""

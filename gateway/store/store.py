@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 from redis.exceptions import RedisError
 
@@ -28,6 +30,7 @@ T = TypeVar("T")
 SCHEMA = 1
 AT_ONCE = 16
 """Partitions that are asked at once: as many as a Cluster has by default."""
+MOST_OLD_KEYS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ class Store:
         self.lanes = tuple(lanes)
         self.keyspaces = tuple(Keyspace(namespace, partition) for partition in range(partitions))
         self._ids = JobIds()
-        self._signing_key = Secret("")
+        self._signing_keys: tuple[tuple[Secret, float], ...] = ()
         self._flows: dict[str, dict[str, int]] = {}
         self._rules = ("", "")
         self._submitters = [Submitter(client, keyspace.prefix) for keyspace in self.keyspaces]
@@ -87,9 +90,27 @@ class Store:
         return store
 
     @property
-    def signing_key(self) -> Secret:
-        """The installation's own signing key (`whsk_…`), made when the data was first configured."""
-        return self._signing_key
+    def signing_keys(self) -> tuple[Secret, ...]:
+        """The installation's own signing keys (`whsk_…`), the present one first; none before the data is configured."""
+        now_s = time.time()
+        return tuple(key for key, until_s in self._signing_keys if until_s > now_s)
+
+    async def read_signing_keys(self) -> None:
+        """Takes over a key that was made elsewhere since."""
+        try:
+            conf = f"{self.keyspaces[0].prefix}conf"
+            present, old = await cast("Any", self.client.hmget(conf, "signing_key", "signing_keys_old"))
+        except (RedisError, OSError) as error:
+            raise store_error(error) from error
+        pairs = (old or b"").decode().split()
+        older = [(Secret(key), int(until) / 1000) for until, key in zip(pairs[::2], pairs[1::2], strict=True)]
+        self._signing_keys = ((Secret((present or b"").decode()), math.inf), *older)
+
+    async def rotate_signing_key(self, key: SigningKey, *, stays_ms: int) -> None:
+        """Makes this the installation's key; the one until now signs as well for so long. Raises StoreError."""
+        args: list[Arg] = [key.reveal(), stays_ms, MOST_OLD_KEYS]
+        await self._repeatable("signing_rotate", self.keyspaces[0], args)
+        await self.read_signing_keys()
 
     @property
     def partitions(self) -> int:
@@ -105,15 +126,15 @@ class Store:
         """Refuses a server that may evict jobs, and data of another schema or partition count."""
         await self._check_eviction()
         # the control partition first: where the data does not fit, no other one is touched
-        control = await self._configure(self.keyspaces[0], SigningKey.generate().reveal())
-        self._signing_key = Secret(control)
+        await self._configure(self.keyspaces[0], SigningKey.generate().reveal())
         await each_of(self.keyspaces[1:], lambda keyspace: self._configure(keyspace, ""))
+        await self.read_signing_keys()
         for target, fields in self._flows.items():
             await self.control_flow(target, fields)
 
-    async def _configure(self, keyspace: Keyspace, candidate: str) -> str:
+    async def _configure(self, keyspace: Keyspace, candidate: str) -> None:
         args: list[Arg] = [self.partitions, candidate, *self._rules, *self.lanes]
-        schema, partitions, key = await self._run("configure", keyspace, args)
+        schema, partitions, _ = await self._run("configure", keyspace, args)
         if schema > SCHEMA:
             raise StoreMismatch(f"the data in Redis has schema {schema}, this version knows {SCHEMA}: upgrade it")
         if partitions != self.partitions:
@@ -121,7 +142,6 @@ class Store:
                 f"the data in Redis was laid out for {partitions} partitions, the configuration says "
                 f"{self.partitions}: set gateway.partitions = {partitions}, or use another namespace"
             )
-        return str(key.decode())
 
     def expect_flows(self, flows: Mapping[str, Mapping[str, int]]) -> None:
         """Which targets have flows, with what limits (`gateway.limits.flow_fields`); `configure` registers them."""
@@ -144,6 +164,11 @@ class Store:
             args += (name, value)
         keyspaces = [self.keyspaces[partition] for partition in self._flow_partitions(target)]
         await each_of(keyspaces, lambda keyspace: self._run("flow_control", keyspace, args))
+
+    def has_flow(self, target: str, fields: Mapping[str, int]) -> bool:
+        """Whether a target's flow was last registered here with just these limits."""
+        known = self._flows.get(target)
+        return known is not None and all(known.get(name) == value for name, value in fields.items())
 
     def new_id(self, now_ms: int, *, target: str = "", key: str = "", idempotency_key: str = "") -> str:
         """A fresh job id, in the partition where the job belongs.

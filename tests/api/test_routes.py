@@ -84,7 +84,7 @@ async def test_installation_is_shown_without_its_secrets(api: Running) -> None:
     assert [(each.lane, each.pending) for each in lanes] == [("critical", 1), ("default", 0), ("low", 0)]
     answer = await api.client.get("/signing-keys")
     keys = msgspec.json.decode(answer.content, type=models.SigningKeys).keys
-    assert [key.public_key for key in keys] == [SigningKey.parse(api.store.signing_key.reveal()).public]
+    assert [key.public_key for key in keys] == [SigningKey.parse(api.store.signing_keys[0].reveal()).public]
     assert "whsk_" not in answer.text
 
 

@@ -17,7 +17,6 @@ from executors.http import HttpConfig, HttpExecutor, PreviousSecret, register_ex
 from gateway import Attempt, Fatal, Job, Payload, Result, Retry, Secret, Settings, __version__
 from gateway.client import verify_callback
 from gateway.egress.client import EgressClient
-from gateway.settings import GatewaySettings
 from gateway.signing import SigningKey
 from tests.egress.receiver import Peer, Received, Receiver, always, answer, resolving, stall
 
@@ -36,7 +35,7 @@ async def http() -> AsyncIterator[EgressClient]:
 
 
 def attempt(
-    http: EgressClient, config: HttpConfig, *, timeout_s: float = 5.0, trace: str = TRACE
+    http: EgressClient, config: HttpConfig, *, timeout_s: float = 5.0, keys: tuple[SigningKey, ...] = (KEY,)
 ) -> Attempt[HttpConfig]:
     return Attempt(
         job=Job(JOB_ID, "invoice", "default", "", 8, 0, (), TRACE),
@@ -49,6 +48,7 @@ def attempt(
         http=http,
         cancelled=asyncio.Event(),
         report=lambda value: None,
+        signing_keys=keys,
     )
 
 
@@ -58,16 +58,18 @@ async def run(http: EgressClient, data: bytes, *, executor: HttpExecutor | None 
         return await (executor or HttpExecutor()).execute(attempt(http, HttpConfig(url=receiver.url)))
 
 
-async def sent(http: EgressClient, executor: HttpExecutor, **config: Any) -> Received:
+async def sent(
+    http: EgressClient, executor: HttpExecutor, *, keys: tuple[SigningKey, ...] = (KEY,), **config: Any
+) -> Received:
     """The request that a target with this config gets."""
     async with Receiver(always(answer())) as receiver:
-        await executor.execute(attempt(http, HttpConfig(url=receiver.url, **config)))
+        await executor.execute(attempt(http, HttpConfig(url=receiver.url, **config), keys=keys))
     (seen,) = receiver.requests
     return seen
 
 
 async def test_payload_is_sent_verbatim_with_the_facts_of_the_attempt(http: EgressClient) -> None:
-    seen = await sent(http, HttpExecutor([KEY]), headers={"X-Tenant": "7"})
+    seen = await sent(http, HttpExecutor(), headers={"X-Tenant": "7"})
     assert (seen.method, seen.body) == ("POST", PAYLOAD)
     facts = {
         "content-type": "application/json",
@@ -99,7 +101,7 @@ async def test_get_sends_no_body_and_signs_none(http: EgressClient) -> None:
 
 
 async def test_delivery_verifies_with_an_independent_library_when_the_target_has_a_secret(http: EgressClient) -> None:
-    seen = await sent(http, HttpExecutor([KEY]), secret=Secret(SECRET))
+    seen = await sent(http, HttpExecutor(), secret=Secret(SECRET))
     Webhook(SECRET).verify(seen.body, dict(seen.headers))
     assert verify_callback(dict(seen.headers), seen.body, SECRET)["n"] == 1.0
 
@@ -113,7 +115,7 @@ async def test_delivery_verifies_with_both_secrets_during_a_rotation(http: Egres
 
 
 async def test_delivery_verifies_with_plain_ed25519_when_the_target_has_no_secret(http: EgressClient) -> None:
-    seen = await sent(http, HttpExecutor([KEY]))
+    seen = await sent(http, HttpExecutor())
     headers = dict(seen.headers)
     public = Ed25519PublicKey.from_public_bytes(base64.b64decode(KEY.public.removeprefix("whpk_")))
     signature = base64.b64decode(headers["webhook-signature"].removeprefix("v1a,"))
@@ -121,13 +123,13 @@ async def test_delivery_verifies_with_plain_ed25519_when_the_target_has_no_secre
 
 
 async def test_signature_is_left_out_when_there_is_no_key(http: EgressClient) -> None:
-    seen = await sent(http, HttpExecutor())
+    seen = await sent(http, HttpExecutor(), keys=())
     assert [name for name, _ in seen.headers if name.startswith("webhook-")] == []
     assert seen.values("idempotency-key") == [JOB_ID]
 
 
 async def test_timestamp_is_that_of_the_attempt(http: EgressClient) -> None:
-    seen = await sent(http, HttpExecutor([KEY], clock=lambda: 1614265330.9))
+    seen = await sent(http, HttpExecutor(clock=lambda: 1614265330.9))
     assert seen.values("webhook-timestamp") == ["1614265330"]
 
 
@@ -283,16 +285,13 @@ def test_config_is_refused_with_the_reason(config: dict[str, Any], why: str) -> 
         msgspec.convert(config, HttpConfig, dec_hook=lambda kind, value: kind(value))
 
 
-def test_hook_offers_the_executor_with_the_installations_key() -> None:
-    unsigned, signed = Settings(), Settings(gateway=GatewaySettings(signing_key=Secret(KEY.reveal())))
-    for settings in (unsigned, signed):
-        (executor,) = register_executors(settings)
-        assert (executor.name, executor.Config) == ("http", HttpConfig)
+async def test_every_signing_key_signs_while_receivers_change_over(http: EgressClient) -> None:
+    new = SigningKey.generate()
+    seen = await sent(http, HttpExecutor(), keys=(new, KEY))
+    for key in (new, KEY):
+        assert verify_callback(dict(seen.headers), seen.body, key.public)["n"] == 1.0
 
 
-async def test_hooks_key_signs(http: EgressClient) -> None:
-    settings = Settings(gateway=GatewaySettings(signing_key=Secret(KEY.reveal())))
-    (executor,) = register_executors(settings)
-    assert isinstance(executor, HttpExecutor)
-    seen = await sent(http, executor)
-    assert verify_callback(dict(seen.headers), seen.body, KEY.public)["n"] == 1.0
+def test_hook_offers_the_executor() -> None:
+    (executor,) = register_executors(Settings())
+    assert (executor.name, executor.Config, executor.remote) == ("http", HttpConfig, True)
