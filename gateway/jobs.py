@@ -135,40 +135,26 @@ class Submitted(msgspec.Struct, frozen=True, array_like=True):
     status: str
 
 
-class Claimed(msgspec.Struct, array_like=True):
+@dataclass(slots=True)
+class Claimed:
     """A job that this process holds under a lease, until it settles with `token` or the lease is lost.
 
-    `waited_ms` is how long it was ready before it was claimed; `body` as `pack_body` made it. The first six fields are
-    those of the claim script's reply; `complete` reads the others out of them.
+    `waited_ms` is how long it was ready before it was claimed; `body` as `pack_body` made it.
     """
 
     job_id: str
     attempt: int
-    facts: str
+    max_attempts: int
+    target: str
+    lane: str
+    key: str
     previous_delay_ms: int
-    ready_ms: int
-    body: str
-    target: str = ""
-    lane: str = ""
-    key: str = ""
-    max_attempts: int = 0
-    created_ms: int = 0
-    waited_ms: int = 0
-    suspect: bool = False
+    created_ms: int
+    waited_ms: int
+    suspect: bool
+    body: bytes
     partition: int = 0
     nonce: str = ""
-
-    def complete(self, now_ms: int, *, partition: int, nonce: str) -> None:
-        """Takes the facts (lua/records.lua) off the body, or those that hold instead of them now."""
-        first, _, self.body = self.body.partition("\n")
-        flags, self.target, self.lane, _, _, most, created, _, rest = (self.facts or first).split("|", 8)
-        self.key = rest[: rest.rindex("|")]
-        self.facts = ""
-        self.max_attempts = int(most)
-        self.created_ms = int(created)
-        self.waited_ms = now_ms - (self.ready_ms or self.created_ms)
-        self.suspect = "s" in flags
-        self.partition, self.nonce = partition, nonce
 
     @property
     def token(self) -> str:
@@ -256,7 +242,7 @@ def pack_body(options: Options, payload: bytes) -> str:
     return f"{_options_encoder.encode(options).decode()}\n{payload.decode()}"
 
 
-def unpack_body(body: str) -> tuple[Options, bytes]:
+def unpack_body(body: bytes) -> tuple[Options, bytes]:
     """The options and the payload's bytes, as they were packed."""
-    line, _, payload = body.partition("\n")
-    return _options_decoder.decode(line) if line else _NO_OPTIONS, payload.encode()
+    line, _, payload = body.partition(b"\n")
+    return _options_decoder.decode(line) if line else _NO_OPTIONS, payload

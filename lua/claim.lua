@@ -5,9 +5,9 @@
 -- ARGV  1 dispatcher id, 2 nonce, 3 n, 4 lease ms, 5 suspects allowed (0 or 1), 6 promote at most,
 --       7 heartbeat ms, 8… per lane 3, in order: name, weight (0 for all: strict order), most ms its first job waits
 --       before it goes ahead of every lane (0: as long as it takes)
--- Returns  MessagePack: 1 us until the next due job (-1: none), 2 is there more to claim, 3 the time in ms, 4 per job 6:
---       id, attempt, facts ('': those in its body), previous delay ms, when it became ready again in ms (0: never),
---       body with its facts
+-- Returns  1 us until the next due job (-1: none), 2 is there more to claim (0 or 1), 3 the time in ms, then per job 3: id,
+--       what is new since it was submitted ('': nothing, else attempt, previous delay ms, when it became ready again in
+--       ms and facts, with bars between them), body with its first facts
 local dispatcher, nonce = ARGV[1], ARGV[2]
 local n, lease_ms, suspects_left = whole(ARGV[3], 0), whole(ARGV[4], 1), whole(ARGV[5], 0)
 local promote_most, heartbeat_ms = whole(ARGV[6], 0), whole(ARGV[7], 1)
@@ -30,14 +30,17 @@ for i = 8, #ARGV, 3 do add_lane(ARGV[i], tonumber(ARGV[i + 1]) or 0, tonumber(AR
 -- lanes that are no longer configured still drain, last
 for i = 1, #LANES do add_lane(LANES[i], 0, 0) end
 
-local taken = {}
+local taken = { -1, 0, now_ms }
+local taken_n = 0
 local STARTED = '|' .. NOW .. '|'
--- `facts` is '' where those at the head of the body still hold.
-local function reply(id, attempt, facts, previous, updated, body)
-  taken[#taken + 1] = { id, attempt, facts, tonumber(previous) or 0, tonumber(updated) or 0, body }
+local function reply(id, news, body)
+  local at = 3 * taken_n + 3
+  taken[at + 1], taken[at + 2], taken[at + 3] = id, news, body
+  taken_n = taken_n + 1
 end
 local function answer(wake_us, more)
-  return cmsgpack.pack({ wake_us, more, now_ms, taken })
+  taken[1], taken[2] = wake_us, more and 1 or 0
+  return taken
 end
 
 local bodies = {} -- id -> body, false if there is no such job
@@ -63,7 +66,7 @@ if last[1] == nonce then
   for i = 1, #ids do
     local status, token, attempt, previous, updated, facts = match(lines[ids[i]] or '', LINE)
     if status == 'running' and token == attempt .. ':' .. nonce then
-      reply(ids[i], tonumber(attempt), facts, previous, updated, bodies[ids[i]])
+      reply(ids[i], attempt .. '|' .. previous .. '|' .. updated .. '|' .. facts, bodies[ids[i]] or '\n')
     end
   end
   return answer(0, false)
@@ -163,7 +166,7 @@ local function take(id, lane, k)
     local _, _, before, previous_ms, updated_ms, own = match(line, LINE)
     attempt, previous, updated, facts = tonumber(before) + 1, previous_ms, updated_ms, own
   end
-  local line_facts, flags, target = match(facts or body, '^((%a*)|([^|]*)|[^\n]*)')
+  local flags, target = match(facts or body, '^(%a*)|([^|]*)')
   if not k and target_node(target) and (not find(flags, 's', 1, true) or suspects_left > 0) and move(id) then
     return 'moved'
   end
@@ -174,11 +177,11 @@ local function take(id, lane, k)
   waiting(lane, target, -1)
   local start = line and 'running|' .. attempt .. ':' .. nonce .. '|' .. attempt .. STARTED .. previous .. '|' .. updated .. '|'
     or FRESH
-  write_line(id, start .. line_facts)
-  leases[#leases + 1] = DEADLINE
-  leases[#leases + 1] = id
-  ids[#ids + 1] = id
-  reply(id, attempt, facts or '', previous, updated, body)
+  write_line(id, start .. (facts or sub(body, 1, find(body, '\n', 1, true) - 1)))
+  leases[2 * taken_n + 1] = DEADLINE
+  leases[2 * taken_n + 2] = id
+  ids[taken_n + 1] = id
+  reply(id, line and attempt .. '|' .. previous .. '|' .. updated .. '|' .. facts or '', body)
   if followed then tell('started', id, lane, target, attempt) end
   if k then spend(k.target, k) end
   return 'taken'
@@ -190,7 +193,7 @@ local passed_over = {} -- targets whose first job is a suspect that may not run 
 -- A run of a target's jobs without a key, while none of its keys waits: those of rank up to `limit`.
 local function serve_keyless(t, lane, limit)
   local k = key_node(t, '')
-  local most = n - #taken
+  local most = n - taken_n
   if t.concurrency > 0 then most = math.min(most, t.concurrency - t.running) end
   if t.interval > 0 then
     most = math.min(most, floor((now_us - math.max(t.tat, now_us) + (t.burst - 1) * t.interval) / t.interval) + 1)
@@ -277,7 +280,18 @@ end
 
 -- Some entries of a lane by rank, from the `first` on; `whole`: there are no more.
 local function window_of(lane, first, size)
-  local found = call('ZRANGE', P .. 'lane:' .. lane, first, first + size - 1, 'WITHSCORES')
+  local found = call('ZRANGE', P .. 'lane:' .. lane, first, first + size - 1)
+  local plain = true
+  for i = 1, #found do
+    local byte = string.byte(found[i])
+    if byte == 126 or byte == 33 then
+      plain = false
+      break
+    end
+  end
+  -- ranks matter to references alone, and cost more than the rest
+  if plain then return { members = found, ranks = NONE, at = 1, whole = #found < size } end
+  found = call('ZRANGE', P .. 'lane:' .. lane, first, first + size - 1, 'WITHSCORES')
   local members, ranks = {}, {}
   for i = 1, #found, 2 do
     members[#members + 1] = found[i]
@@ -315,7 +329,7 @@ end
 local function visit(window, lane, goal)
   local members, ranks = window.members, window.ranks
   local kept, gone = 0, {}
-  while window.at <= #members and #taken < goal and budget > 0 and not news do
+  while window.at <= #members and taken_n < goal and budget > 0 and not news do
     local member, limit = members[window.at], ranks[window.at + 1] or (window.whole and '+inf') or ranks[window.at]
     window.at = window.at + 1
     if is_reference(member) then
@@ -344,10 +358,10 @@ end
 local function walk(lane, goal)
   local kept = 0
   news = false
-  while #taken < goal and budget > 0 do
+  while taken_n < goal and budget > 0 do
     restore() -- what was served so far stands in the lane where it belongs now
-    local window = window_of(lane, kept, goal - #taken + 1)
-    read_window(window, goal - #taken)
+    local window = window_of(lane, kept, goal - taken_n + 1)
+    read_window(window, goal - taken_n)
     kept = kept + visit(window, lane, goal)
     if news then
       kept, news = 0, false
@@ -361,11 +375,11 @@ end
 local function serve_overdue()
   for i = #lanes, 1, -1 do
     local most_ms = patience[lanes[i]]
-    while most_ms > 0 and #taken < n and budget > 0 and waited_ms(lanes[i]) > most_ms do
-      local before = #taken
+    while most_ms > 0 and taken_n < n and budget > 0 and waited_ms(lanes[i]) > most_ms do
+      local before = taken_n
       walk(lanes[i], before + 1)
       restore()
-      if #taken == before then break end
+      if taken_n == before then break end
     end
   end
 end
@@ -384,13 +398,13 @@ local function serve_weighted()
   local credit = {}
   for i = 1, #credits, 2 do credit[credits[i]] = tonumber(credits[i + 1]) end
   call('DEL', P .. 'credit')
-  local free = n - #taken
+  local free = n - taken_n
   for i = 1, #present do
     local lane = present[i]
     local due = math.min((credit[lane] or 0) + free * weights[lane] / sum, 2 * n)
-    local before = #taken
+    local before = taken_n
     if due >= 1 then walk(lane, math.min(n, before + floor(due))) end
-    call('HSET', P .. 'credit', lane, string.format('%.6f', due - (#taken - before)))
+    call('HSET', P .. 'credit', lane, string.format('%.6f', due - (taken_n - before)))
   end
 end
 
@@ -398,7 +412,7 @@ promote()
 serve_overdue()
 if weight_sum > 0 then serve_weighted() end
 for i = 1, #lanes do
-  if #taken >= n or budget <= 0 then break end
+  if taken_n >= n or budget <= 0 then break end
   walk(lanes[i], n)
 end
 
@@ -412,7 +426,7 @@ call('ZADD', P .. 'dispatchers', now_ms + heartbeat_ms, dispatcher)
 local next_due = call('ZRANGE', P .. 'due', 0, 0, 'WITHSCORES')
 local wake_us = next_due[1] and math.max(0, tonumber(next_due[2]) - now_us) or -1
 local more = false
-if #taken < n and budget > 0 then
+if taken_n < n and budget > 0 then
   if wake_us ~= 0 then call('ZADD', P .. 'idle', now_ms, dispatcher) end
 else
   call('ZREM', P .. 'idle', dispatcher)

@@ -17,7 +17,8 @@ local HEAD_BYTES = 1024 -- longer than most facts are
 local match, sub, find = string.match, string.sub, string.find
 
 local lines = {}   -- id -> its line in `state` as it stands now; false: it has none
-local written = {} -- ids whose line this script has changed
+local written = {} -- ids and lines that this script writes, in turn
+local written_n = 0
 
 -- Reads the lines of many jobs at once.
 local function read_lines(ids)
@@ -41,7 +42,9 @@ end
 
 local function write_line(id, line)
   lines[id] = line
-  written[#written + 1] = id
+  written[written_n + 1] = id
+  written[written_n + 2] = line
+  written_n = written_n + 2
 end
 
 -- The first `count` lines of a body, with their ends; '' if there is no such job.
@@ -104,8 +107,7 @@ end
 -- Does this token hold the job? By its line alone, so that a batch is read at once.
 local function is_held(id, token)
   local line = lines[id]
-  local head = 'running|' .. token .. '|'
-  return line and sub(line, 1, #head) == head
+  return line and match(line, '^running|([^|]*)|') == token
 end
 
 local forgotten = {} -- keys of jobs that this script removes
@@ -123,19 +125,10 @@ end
 
 -- Writes the lines that changed, and removes what was forgotten.
 local function flush_records()
-  local items = {}
-  for i = 1, #written do
-    local id = written[i]
-    local line = lines[id]
-    if line then
-      items[#items + 1] = id
-      items[#items + 1] = line
-    end
-  end
-  call_many('HSET', P .. 'state', items)
+  call_many('HSET', P .. 'state', written)
   call_many('HDEL', P .. 'state', dropped)
   for first = 1, #forgotten, CHUNK do
     call('UNLINK', unpack(forgotten, first, math.min(first + CHUNK - 1, #forgotten)))
   end
-  written, dropped, forgotten = {}, {}, {}
+  written, written_n, dropped, forgotten = {}, 0, {}, {}
 end

@@ -66,12 +66,15 @@ local function check_seq(id, job)
   if mend then call('SET', P .. 'seq', text(own)) end
 end
 
--- A job that waits must have what it is to be run with; where it runs, its dispatcher has it.
+-- A job that waits must have what it is to be run with; where it runs, its dispatcher has it, and its record needs no
+-- more than its facts.
 local function check_body(id, job)
   local waits = job.status == 'pending' or STATUSES[job.status] == 'due'
-  if not waits or call('EXISTS', P .. 'b:' .. id) == 1 then return end
+  if not (waits or job.status == 'running') or call('EXISTS', P .. 'b:' .. id) == 1 then return end
   found('payload_lost', id)
   if not mend then return end
+  call('SET', P .. 'b:' .. id, facts_of(job) .. '\n\n')
+  if not waits then return end
   if job.status == 'pending' then
     unmake_ready(id, job.lane, job.target, job.key)
   else

@@ -2,12 +2,16 @@
 -- that nobody reclaimed counts. A settle repeated after a lost reply is told that it is a duplicate.
 --
 -- KEYS  1 prefix
--- ARGV  1 a batch, per job 7: id, token, outcome (succeeded, retry, dead, released, cancelled), delay ms, reason,
---       result (JSON or ''), error (JSON or '')
--- Returns  MessagePack, per job: the status it has now (succeeded, retrying, dead, pending, cancelled), or duplicate, or lost
+-- ARGV  1 jobs that succeeded without a result: a MessagePack array of ids and tokens in turn; 2 a batch of the others,
+--       per job 7: id, token, outcome (succeeded, retry, dead, released, cancelled), delay ms, reason, result (JSON or
+--       ''), error (JSON or '')
+-- Returns  MessagePack, per job of the first, then of the second: the status it has now (succeeded, retrying, dead, pending, cancelled), or duplicate, or lost
 local OUTCOMES = { succeeded = true, retry = true, dead = true, released = true, cancelled = true }
-local jobs = batch(1, 7)
-if not jobs then return redis.error_reply('ERR settle takes a batch of 7 values a job') end
+local plain, jobs = flat(1, 2), batch(2, 7)
+if not (plain and jobs) then return redis.error_reply('ERR settle takes ids and tokens, and a batch of 7 values a job') end
+for i = 1, #plain do
+  if type(plain[i]) ~= 'string' or plain[i] == '' then return redis.error_reply('ERR settle: no id or token at ' .. i) end
+end
 for i = 1, #jobs do
   local id, token, outcome, delay_ms, reason, result, error = unpack(jobs[i])
   if type(id) ~= 'string' or type(token) ~= 'string' or token == '' or type(reason) ~= 'string' or type(result) ~= 'string'
@@ -60,33 +64,52 @@ local function settle(id, outcome, delay_ms, reason, result, error)
   return outcome
 end
 
--- The same for most jobs, those without flags that went well; false for any other. The line tells all that it needs.
-local function settle_plain(id, token, line, result)
-  local flags, target, lane, to = match(line, '^%d+|%d*|%d*|%d*|(%a*)|([^|]*)|([^|]*)()', #token + 10)
-  if flags ~= '' then return false end
-  write_line(id, 'succeeded' .. sub(line, 8, to - 1))
-  unspend(target, '')
-  if result ~= '' then call('SET', P .. 'r:' .. id, result) end
-  end_well(id, 'succeeded', lane, target)
-  if followed then tell('succeeded', id, lane, target, match(token, '^%d+'), '') end
-  return true
+local out_n, unlease_n = 0, 0
+local function answer(id, status)
+  unlease_n = unlease_n + 1
+  unlease[unlease_n] = id
+  out_n = out_n + 1
+  out[out_n] = status
+end
+local function refuse(line, token)
+  out_n = out_n + 1
+  out[out_n] = line and match(line, '^%a+|([^|]*)|') == token and 'duplicate' or 'lost'
 end
 
-for i = 1, #jobs do unlease[i] = jobs[i][1] end
-read_lines(unlease)
-unlease = {}
+-- Jobs that succeeded without a result. The line of most says `||||` after the start: it was their first attempt, and
+-- they have no flags; then it tells all that is needed at a glance.
+local last_tail, last_target, last_lane = '\n'
+local function settle_plain(id, token)
+  local line = lines[id]
+  local at = 9 + #token -- of the bar behind the token, if the line begins with `running|` (the other of its length: pending)
+  if not line or sub(line, 9, at) ~= token .. '|' or string.byte(line) ~= 114 then return refuse(line, token) end
+  local bars = find(line, '||||', at + 1, true)
+  if not bars then return answer(id, settle(id, 'succeeded', 0, '', '', '')) end
+  local from = bars + 4
+  local to = from + #last_tail - 1
+  if sub(line, from, to) ~= last_tail then
+    last_target, last_lane, to = match(line, '^([^|]*)|([^|]*)|()', from)
+    to = to - 1
+    last_tail = sub(line, from, to)
+  end
+  write_line(id, 'succeeded' .. sub(line, 8, to - 1))
+  unspend(last_target, '')
+  end_well(id, 'succeeded', last_lane, last_target)
+  if followed then tell('succeeded', id, last_lane, last_target, match(token, '^%d+'), '') end
+  answer(id, 'succeeded')
+end
+
+local ids = {}
+for i = 1, #plain, 2 do ids[#ids + 1] = plain[i] end
+for i = 1, #jobs do ids[#ids + 1] = jobs[i][1] end
+read_lines(ids)
+for i = 1, #plain, 2 do settle_plain(plain[i], plain[i + 1]) end
 for i = 1, #jobs do
   local id, token, outcome, delay_ms, reason, result, error = unpack(jobs[i])
-  local line = lines[id]
-  if not is_held(id, token) then
-    out[i] = line and match(line, '^%a+|([^|]*)|') == token and 'duplicate' or 'lost'
+  if is_held(id, token) then
+    answer(id, settle(id, outcome, delay_ms, reason, result, error))
   else
-    unlease[#unlease + 1] = id
-    if outcome == 'succeeded' and settle_plain(id, token, line, result) then
-      out[i] = outcome
-    else
-      out[i] = settle(id, outcome, delay_ms, reason, result, error)
-    end
+    refuse(lines[id], token)
   end
 end
 call_many('ZREM', P .. 'leases', unlease)

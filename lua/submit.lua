@@ -2,12 +2,13 @@
 -- job it repeats. A repeat of the same job id is the first one again, so a lost reply may be resent.
 --
 -- KEYS  1 prefix
--- ARGV  1 a batch, per job 13: id, lane, target, key, priority (-100..100), delay ms, expires ms (0: never),
+-- ARGV  1 a MessagePack array, of each job in turn 13 values: id, lane, target, key, priority (-100..100), delay ms, expires ms (0: never),
 --       max attempts, callback events (of s d c, or ''), idempotency hash (or ''), fingerprint, window ms, body
 -- Returns  MessagePack, per job 3: verdict (accepted, duplicate, conflict, full), job id, status (gone: its
 --       record is no more)
-local jobs = batch(1, 13)
-if not jobs then return redis.error_reply('ERR submit takes a batch of 13 values a job') end
+local values = flat(1, 13)
+if not values then return redis.error_reply('ERR submit takes a batch of 13 values a job') end
+local count = #values / 13
 local function texts(a, b, c, d, e, f, g, h)
   return type(a) == 'string' and type(b) == 'string' and type(c) == 'string' and type(d) == 'string'
     and type(e) == 'string' and type(f) == 'string' and type(g) == 'string' and type(h) == 'string'
@@ -20,9 +21,9 @@ local function are_names(lane, target, key)
   end
   return key == '' or not find(key, '\n', 1, true)
 end
-for i = 1, #jobs do
+for i = 1, count do
   local id, lane, target, key, priority, delay, expires, attempts, callback, hash, fingerprint, window, body =
-    unpack(jobs[i])
+    unpack(values, 13 * i - 12, 13 * i)
   if not texts(id, lane, target, key, callback, hash, fingerprint, body) then
     return redis.error_reply('ERR submit: a value of job ' .. i .. ' has the wrong type')
   end
@@ -36,7 +37,7 @@ for i = 1, #jobs do
 end
 
 local keys = {}
-for i = 1, #jobs do keys[i] = P .. 'b:' .. jobs[i][1] end
+for i = 1, count do keys[i] = P .. 'b:' .. values[13 * i - 12] end
 local there = 0
 for first = 1, #keys, CHUNK do
   there = there + call('EXISTS', unpack(keys, first, math.min(first + CHUNK - 1, #keys)))
@@ -59,14 +60,14 @@ end
 
 local out = {}
 local seq
-for i = 1, #jobs do
+for i = 1, count do
   local id, lane, target, key, priority, delay, expires, max_attempts, callback, hash, fingerprint, window, body =
-    unpack(jobs[i])
+    unpack(values, 13 * i - 12, 13 * i)
   local status = here[id] or there > 0 and status_of(id)
   local reply = status and { 'accepted', id, status } or repeated(hash, fingerprint)
   if not reply and delay == 0 and room(lane) <= 0 then reply = { 'full', id, '' } end
   if not reply then
-    if not seq then seq = call('INCRBY', P .. 'seq', #jobs) - #jobs end
+    if not seq then seq = call('INCRBY', P .. 'seq', count) - count end
     status = accept(seq + i, id, lane, target, key, priority, delay, nil, expires, max_attempts, callback, body)
     here[id] = status
     if hash ~= '' then call('SET', P .. 'idem:' .. hash, id .. ' ' .. fingerprint, 'PX', window) end

@@ -70,7 +70,7 @@ def test_result_and_error_are_embedded_byte_for_byte() -> None:
 
 def test_rendering_is_the_same_at_every_attempt_and_after_storage() -> None:
     job = options("dead", reason="fatal", error=b'{"type":"x"}')
-    stored, payload = unpack_body(pack_body(job, b""))
+    stored, payload = unpack_body(pack_body(job, b"").encode())
     assert render(stored, payload) == render(job, b"") == render(job, b"")
 
 

@@ -38,10 +38,14 @@ def pack(*items: Sequence[object]) -> bytes:
     return msgspec.msgpack.encode(items)
 
 
+def flat(*items: Sequence[object]) -> bytes:
+    return msgspec.msgpack.encode([value for item in items for value in item])
+
+
 GOOD: dict[str, list[Arg]] = {
-    "submit": [pack(JOB, KEYED)],
+    "submit": [flat(JOB, KEYED)],
     "claim": ["d", "d.9", 3, 1000, 1, 10, 1000, "low", 0, 0],
-    "settle": [pack(SETTLED)],
+    "settle": [flat((JOB_ID, "1:d.1")), pack(SETTLED)],
     "extend": ["d", 1000, 1000, pack((JOB_ID, "1:d.1"))],
     "progress": [pack((JOB_ID, "1:d.1", "{}"))],
     "reap": [10, 2],
@@ -117,11 +121,12 @@ NUMERIC: dict[str, Sequence[int]] = {
     "repair_lane": (1,),
 }
 BATCHES: dict[str, tuple[int, tuple[object, ...]]] = {
-    "submit": (0, KEYED),
-    "settle": (0, SETTLED),
+    "settle": (1, SETTLED),
     "extend": (3, (JOB_ID, "1:d.1")),
     "schedule_fire": (13, (JOB_ID, 60_000)),
 }
+FLAT: dict[str, tuple[object, ...]] = {"submit": KEYED, "settle": (JOB_ID, "1:d.1")}
+"""Scripts whose first argument holds the values of all jobs in one array: those of one job."""
 OTHERWISE: dict[str, list[list[Arg]]] = {
     "purge": [[JOB_ID] * 1001],
     "replay_end": [["r", "running"]],
@@ -163,19 +168,32 @@ def misnumbered(name: str) -> list[list[Arg]]:
 
 def misbatched(name: str) -> list[list[Arg]]:
     """A batch that is none, or whose second job lacks a value or has one of a wrong type or range."""
-    if name not in BATCHES:
-        return []
-    at, item = BATCHES[name]
-    wrong: list[Sequence[object]] = [item[:-1], (*item, ""), ()]
+    wrong: list[list[Arg]] = []
+    if name in BATCHES:
+        at, item = BATCHES[name]
+        wrong += [_with(GOOD[name], at, value) for value in _junk(item)]
+        wrong += [_with(GOOD[name], at, pack(item, each)) for each in [item[:-1], (*item, ""), (), *_odd(name, item)]]
+    if name in FLAT:
+        item = FLAT[name]
+        wrong += [_with(GOOD[name], 0, value) for value in _junk(item)]
+        wrong += [_with(GOOD[name], 0, flat(item, each)) for each in [item[:-1], (*item, ""), *_odd(name, item)]]
+    return wrong
+
+
+def _junk(item: Sequence[object]) -> list[bytes]:
+    return [b"", b"\xc1", msgspec.msgpack.encode(7), msgspec.msgpack.encode({"a": 1}), pack(item)[:-1]]
+
+
+def _odd(name: str, item: Sequence[object]) -> list[Sequence[object]]:
+    wrong: list[Sequence[object]] = []
     for cell, value in enumerate(item):
         odd: tuple[object, ...] = ("x", -101, 1.5, float("nan"), 2**60) if isinstance(value, int) else (7,)
         wrong += [[*item[:cell], each, *item[cell + 1 :]] for each in (None, True, ["x"], *odd)]
     if name == "submit":
-        wrong.append((*KEYED[:11], 0, "\n{}"))
-    if name == "settle":
+        wrong += [(*KEYED[:11], 0, "\n{}"), (*KEYED[:2], "a|b", *KEYED[3:]), (*KEYED[:3], "a\nb", *KEYED[4:])]
+    if name == "settle" and len(item) > 2:
         wrong.append((*SETTLED[:2], "vanished", *SETTLED[3:]))
-    junk: list[bytes] = [b"", b"\xc1", msgspec.msgpack.encode(7), msgspec.msgpack.encode({"a": 1}), pack(item)[:-1]]
-    return [_with(GOOD[name], at, value) for value in [*junk, *(pack(item, each) for each in wrong)]]
+    return wrong
 
 
 def _with(args: list[Arg], at: int, value: Arg) -> list[Arg]:

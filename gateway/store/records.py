@@ -66,7 +66,7 @@ def _record(
     callback_status: str,
     waiting_on: str,
 ) -> Record:
-    options, payload = unpack_body(body.decode())
+    options, payload = unpack_body(body)
     status = Status(fields["status"])
     place = int(float(score)) if score else None
     finished_ms = place if status.finished else None

@@ -31,7 +31,7 @@ SENTENCES = {
     "state_lost": "{0} no longer says where it stands: it is {1} by its index",
     "lane_unknown": "{0} is in a lane that nobody looks at: {1}",
     "seq_behind": "the rank sequence is behind that of {0}, {1}",
-    "payload_lost": "{0} has lost its payload, and cannot be run: it goes to the dead-letter queue",
+    "payload_lost": "{0} has lost its payload: where it waits to be run, it goes to the dead-letter queue",
     "no_record": "{0} is in {1}, and there is no such job",
     "remains": "something is left of {0}, which is gone",
     "reference_stray": "{1} refers to flows that do not exist: {0}",

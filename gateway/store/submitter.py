@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from itertools import chain
 
 import msgspec
 
@@ -42,6 +43,11 @@ def submit_values(job: Submission) -> tuple[str | int, ...]:
         idem.window_ms if idem else 0,
         pack_body(job.options, job.payload),
     )
+
+
+def submit_batch(jobs: Sequence[Submission]) -> bytes:
+    """The jobs as the submit script takes them: their values, one job after the other, in one array."""
+    return msgspec.msgpack.encode(list(chain.from_iterable(map(submit_values, jobs))))
 
 
 class Submitter:
@@ -89,7 +95,7 @@ class Submitter:
         return group
 
     async def _send(self, group: Sequence[tuple[Sequence[Submission], asyncio.Future[list[Submitted]]]]) -> None:
-        batch = msgspec.msgpack.encode([submit_values(job) for jobs, _ in group for job in jobs])
+        batch = submit_batch([job for jobs, _ in group for job in jobs])
         try:
             reply = await run(self._client, "submit", self._prefix, [batch])
         except StoreUnavailable:

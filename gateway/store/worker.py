@@ -10,10 +10,10 @@ import msgspec
 
 from gateway.jobs import Claimed, Settlement
 from gateway.keys import Keyspace
+from gateway.store.claimed import parse_claim
 from gateway.store.client import Client
 from gateway.store.scripts import Arg, run, run_pipelined
 
-_claim_decoder = msgspec.msgpack.Decoder(tuple[int, bool, int, tuple[Claimed, ...]])
 _settle_decoder = msgspec.msgpack.Decoder(tuple[str, ...])
 PROMOTE_MOST = 1000
 """Due jobs that one claim moves into the lanes; more than it may take, so that many at once catch up fast."""
@@ -36,7 +36,7 @@ class Exchange:
     """
 
     settled: tuple[str, ...] = ()
-    claimed: tuple[Claimed, ...] = ()
+    claimed: Sequence[Claimed] = ()
     wake_in_s: float | None = None
     more: bool = False
 
@@ -48,6 +48,29 @@ class RetentionLimits:
     finished_ms: int
     finished_most: int
     dead_ms: int
+
+
+def settle_args(settlements: Sequence[Settlement]) -> list[Arg]:
+    """Outcomes as the settle script takes them: jobs that succeeded without a result by id and token alone."""
+    plain: list[str] = []
+    others: list[Settlement] = []
+    for each in settlements:
+        if each.outcome == "succeeded" and not each.result:
+            plain += (each.job_id, each.token)
+        else:
+            others.append(each)
+    return [msgspec.msgpack.encode(plain), msgspec.msgpack.encode(others)]
+
+
+def read_settled(settlements: Sequence[Settlement], reply: bytes) -> tuple[str, ...]:
+    """The status of each, in the order of the settlements: the script answers first for the plain ones."""
+    statuses = _settle_decoder.decode(reply)
+    plain = [each.outcome == "succeeded" and not each.result for each in settlements]
+    firsts = plain.count(True)
+    if firsts in (0, len(plain)):
+        return statuses
+    first, other = iter(statuses[:firsts]), iter(statuses[firsts:])
+    return tuple(next(first if is_plain else other) for is_plain in plain)
 
 
 @dataclass(slots=True)
@@ -76,11 +99,11 @@ class Worker:
         """Settles and claims in one round trip."""
         calls: list[tuple[str, Sequence[Arg]]] = []
         if settlements:
-            calls.append(("settle", [msgspec.msgpack.encode(settlements)]))
+            calls.append(("settle", settle_args(settlements)))
         if claim:
             calls.append(("claim", self._claim_args(claim)))
         replies = await run_pipelined(self.client, self.keyspace.prefix, calls)
-        settled = _settle_decoder.decode(replies[0]) if settlements else ()
+        settled = read_settled(settlements, replies[0]) if settlements else ()
         return self._exchange(settled, replies[-1], claim.nonce) if claim else Exchange(settled)
 
     async def reap(self, most: int, *, max_stalls: int) -> list[tuple[str, str]]:
@@ -120,8 +143,6 @@ class Worker:
             head += (lane, self.weights.get(lane, 0), self.max_wait_ms.get(lane, 0))
         return head
 
-    def _exchange(self, settled: tuple[str, ...], reply: bytes, nonce: str) -> Exchange:
-        wake_us, more, now_ms, claimed = _claim_decoder.decode(reply)
-        for job in claimed:
-            job.complete(now_ms, partition=self.keyspace.partition, nonce=nonce)
+    def _exchange(self, settled: tuple[str, ...], reply: Sequence[Any], nonce: str) -> Exchange:
+        wake_us, more, claimed = parse_claim(reply, partition=self.keyspace.partition, nonce=nonce)
         return Exchange(settled, claimed, wake_us / 1e6 if wake_us >= 0 else None, more)

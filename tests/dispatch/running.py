@@ -157,7 +157,7 @@ async def dispatching(settings: Settings, *, lease_url: str | None = None) -> As
 
 def claimed(target: str, payload: object, *, options: Options | None = None, attempt: int = 1) -> Claimed:
     """A job as a claim brings it, of a namespace that does not matter."""
-    body = pack_body(options or Options(), orjson.dumps(payload))
-    job = Claimed("01a22780-5329-7d03-8458-4c0287d2a700", attempt, f"|{target}|default|||3|1|||0", 0, 0, "\n" + body)
-    job.complete(1, partition=0, nonce="d1.7")
-    return job
+    body = pack_body(options or Options(), orjson.dumps(payload)).encode()
+    return Claimed(
+        "01a22780-5329-7d03-8458-4c0287d2a700", attempt, 3, target, "default", "", 0, 1, 0, False, body, nonce="d1.7"
+    )

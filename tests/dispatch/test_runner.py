@@ -39,7 +39,7 @@ async def test_cancellation_passes_to_the_caller(runner: Runner, namespace: str,
 
 
 async def test_policy_of_the_job_goes_before_that_of_its_target(runner: Runner) -> None:
-    policy = orjson.dumps({"retry": {"policy": "exponential", "base": 2, "cap": 100}}).decode()
+    policy = orjson.dumps({"retry": {"policy": "exponential", "base": 2, "cap": 100}})
     job = claimed("fail", {"how": "broken"}, attempt=2)
     job.body = policy + job.body
     assert (await runner.run(job, asyncio.Event())).delay_ms == 4000
@@ -49,7 +49,7 @@ async def test_address_that_is_not_allowed_is_fatal(runner: Runner) -> None:
     cause = {"job_id": "j", "target": "t", "status": "succeeded", "attempts": 1, "at_ms": 1}
     job = claimed(CALLBACK_TARGET, None)
     options = {"cause": cause, "parent": {"callback": {"url": "http://127.0.0.1:8443/hook"}}}
-    job.body = orjson.dumps(options).decode() + "\n"
+    job.body = orjson.dumps(options) + b"\n"
     settlement = await runner.run(job, asyncio.Event())
     assert (settlement.outcome, settlement.reason) == ("dead", "fatal"), settlement.error
     assert orjson.loads(settlement.error)["type"] == "egress_denied"

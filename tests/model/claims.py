@@ -33,7 +33,7 @@ class Answer:
 
     wake_us: int
     more: bool
-    jobs: tuple[Claimed, ...]
+    jobs: Sequence[Claimed]
 
 
 def repeated(model: Model, claim: Claim) -> list[Job] | None:

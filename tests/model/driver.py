@@ -8,10 +8,12 @@ from typing import Any
 
 import msgspec
 
-from gateway.jobs import Claimed, Settlement, Submission
+from gateway.jobs import Settlement, Submission
 from gateway.keys import format_id
+from gateway.store.claimed import parse_claim
 from gateway.store.scripts import Arg
-from gateway.store.submitter import submit_values
+from gateway.store.submitter import submit_batch
+from gateway.store.worker import read_settled, settle_args
 from tests.model import transitions
 from tests.model.checks import check_counters, check_dead, check_jobs, check_leaks, check_suspects, check_whole
 from tests.model.claims import Answer, Audit, Claim, candidates, facts_of, job_facts, reachable, repeated
@@ -29,7 +31,6 @@ OLD_LANE = "old"
 
 DEAD = {"status": "dead"}
 
-_claim_decoder = msgspec.msgpack.Decoder(tuple[int, bool, int, list[Claimed]])
 _lists_decoder = msgspec.msgpack.Decoder(list[Any])
 
 
@@ -89,12 +90,14 @@ class Driver:
 
     def submit(self, jobs: Sequence[Submission]) -> None:
         self.tally.jobs += len(jobs)
-        batch = msgspec.msgpack.encode([submit_values(job) for job in jobs])
+        batch = submit_batch(jobs)
         self._step("submit", [batch], lambda: transitions.submit(self.model, jobs), _lists)
 
     def settle(self, items: Sequence[Settlement]) -> None:
-        batch = msgspec.msgpack.encode(items)
-        self._step("settle", [batch], lambda: transitions.settle(self.model, items), _lists)
+        def statuses(reply: bytes) -> list[str]:
+            return list(read_settled(items, reply))
+
+        self._step("settle", settle_args(items), lambda: transitions.settle(self.model, items), statuses)
 
     def extend(self, name: str, held: Sequence[tuple[str, str]], lease_ms: int, heartbeat_ms: int) -> None:
         args: list[Arg] = [name, lease_ms, heartbeat_ms, msgspec.msgpack.encode(held)]
@@ -162,7 +165,7 @@ class Driver:
             args += [lane, *claim.policy.get(lane, (0, 0))]
         reply, snapshot = self.engine.run("claim", args)
         check_whole(snapshot)
-        answer = _answer(reply, claim.nonce)
+        answer = Answer(*parse_claim(reply, partition=0, nonce=claim.nonce))
         if again is not None:
             _is_repeated(answer, again)
         else:
@@ -251,13 +254,6 @@ class Driver:
         self.turns.refresh(self.model)
         self.snapshot = snapshot
         self.sound = True
-
-
-def _answer(reply: bytes, nonce: str) -> Answer:
-    wake_us, more, now_ms, jobs = _claim_decoder.decode(reply)
-    for job in jobs:
-        job.complete(now_ms, partition=0, nonce=nonce)
-    return Answer(wake_us, more, tuple(jobs))
 
 
 def _is_repeated(answer: Answer, jobs: Sequence[Job]) -> None:

@@ -48,11 +48,11 @@ class Engine:
         """Moves the clock and lets what is past its time expire."""
         self._eval(_ADVANCE, [now_us])
 
-    def body(self, job_id: str) -> str:
+    def body(self, job_id: str) -> bytes:
         """A job's stored body, without its facts."""
         found = self._client.get(f"{self.prefix}b:{job_id}")
         assert isinstance(found, bytes), f"{job_id} has no body"
-        return found.decode().partition("\n")[2]
+        return found.partition(b"\n")[2]
 
     def clear(self, now_us: int) -> None:
         """Forgets everything in the namespace; the clock is set."""

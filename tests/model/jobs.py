@@ -26,7 +26,7 @@ class Job:
     priority: int
     max_attempts: int
     created_ms: int
-    body: str
+    body: bytes
     callback: str = ""
     expires_ms: int = 0
     rank: int = 0

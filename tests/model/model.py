@@ -132,7 +132,7 @@ class Model:
         known.alive_until_ms = self.heartbeats[name] = self.now_ms + heartbeat_ms
         return known
 
-    def reconcile(self, snapshot: Snapshot, bodies: Sequence[tuple[str, str]]) -> list[Job]:
+    def reconcile(self, snapshot: Snapshot, bodies: Sequence[tuple[str, bytes]]) -> list[Job]:
         """Takes over what only the engine decides, if it decided rightly: new ranks, and the ids of callbacks.
 
         `bodies` are those of the jobs that are new to the model. The new jobs are the result.
@@ -150,12 +150,12 @@ class Model:
         self.ranked, self.told, self.seq = [], [], snapshot.seq
         return born
 
-    def _callbacks(self, snapshot: Snapshot, bodies: dict[str, str]) -> list[Job]:
+    def _callbacks(self, snapshot: Snapshot, bodies: dict[str, bytes]) -> list[Job]:
         born: list[Job] = []
         tells = {_cause_of(body): (new_id, body) for new_id, body in bodies.items()}
         for job, status in self.told:
-            new_id, body = tells.get((job.job_id, status), ("", ""))
-            if not bodies.pop(new_id, ""):
+            new_id, body = tells.get((job.job_id, status), ("", b""))
+            if not bodies.pop(new_id, b""):
                 raise Broken(f"{job.job_id} became {status}, and no callback tells of it")
             born.append(self._callback(new_id, job, int(snapshot.jobs[new_id]["rank"]), body))
             job.callback_id = new_id
@@ -165,7 +165,7 @@ class Model:
             raise Broken("a callback's rank is not at the back of the middle class")
         return born
 
-    def _callback(self, job_id: str, cause: Job, rank: int, body: str) -> Job:
+    def _callback(self, job_id: str, cause: Job, rank: int, body: bytes) -> Job:
         job = Job(job_id, cause.lane, "gateway.callback", "", 0, CALLBACK_ATTEMPTS, self.now_ms, body, rank=rank)
         self.jobs[job_id] = job
         self.make_ready(job)
@@ -173,6 +173,6 @@ class Model:
         return job
 
 
-def _cause_of(body: str) -> tuple[str, str]:
-    cause = orjson.loads(body.partition("\n")[0] or "{}").get("cause", {})
+def _cause_of(body: bytes) -> tuple[str, str]:
+    cause = orjson.loads(body.partition(b"\n")[0] or b"{}").get("cause", {})
     return cause.get("job_id", ""), cause.get("status", "")

@@ -26,8 +26,13 @@ class Mutation:
 MUTATIONS = (
     Mutation(
         "settle: any token will do",
-        "  local head = 'running|' .. token .. '|'\n",
-        "  local head = 'running|'\n",
+        "if not line or sub(line, 9, at) ~= token .. '|' or",
+        "if not line or",
+    ),
+    Mutation(
+        "records: any token holds a job",
+        "return line and match(line, '^running|([^|]*)|') == token",
+        "return line and find(line, '^running|')",
     ),
     Mutation(
         "settle: a cancellation that was asked for is forgotten",

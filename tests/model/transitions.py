@@ -37,7 +37,7 @@ def _submit(model: Model, it: Submission, room: dict[str, int]) -> tuple[str, st
         room[it.lane] -= 1
     job = Job(
         it.job_id, it.lane, it.target, it.key, it.priority, it.max_attempts, model.now_ms,
-        pack_body(it.options, it.payload),
+        pack_body(it.options, it.payload).encode(),
         event_codes(it.options.callback), model.now_ms + it.expires_ms if it.expires_ms else 0,
     )  # fmt: skip
     model.jobs[it.job_id] = job
@@ -52,8 +52,10 @@ def _submit(model: Model, it: Submission, room: dict[str, int]) -> tuple[str, st
 
 
 def settle(model: Model, items: Sequence[Settlement]) -> list[str]:
-    """The status of each, or duplicate, or lost."""
-    return [_settle(model, it) for it in items]
+    """The status of each, or duplicate, or lost. Those that succeeded without a result come first in the script."""
+    order = sorted(range(len(items)), key=lambda at: items[at].outcome != "succeeded" or items[at].result != "")
+    statuses = {at: _settle(model, items[at]) for at in order}
+    return [statuses[at] for at in range(len(items))]
 
 
 def _settle(model: Model, it: Settlement) -> str:

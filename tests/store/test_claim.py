@@ -55,7 +55,7 @@ async def test_claimed_job_carries_what_its_attempt_needs(site: Site) -> None:
     await site.clock.advance(250)
     job = (await site.claim(site.worker()))[0]
     assert (job.attempt, job.max_attempts, job.target, job.lane, job.key) == (1, 3, "resize", "low", "k")
-    assert (job.waited_ms, job.previous_delay_ms, job.suspect, job.body) == (250, 0, False, "\n[1]")
+    assert (job.waited_ms, job.previous_delay_ms, job.suspect, job.body) == (250, 0, False, b"\n[1]")
     record = await site.record(job.job_id)
     assert (record.status, record.attempts, record.started_ms) == ("running", 1, site.clock.now_ms)
     assert record.dispatcher == "d1"
@@ -67,7 +67,7 @@ async def test_scheduled_job_is_given_out_when_it_is_due_and_not_before(site: Si
     assert await site.status(ids[0]) == "scheduled"
     await site.clock.advance(4999)
     exchange = await worker.exchange([], worker.next_claim(9, suspects=True))
-    assert (exchange.claimed, exchange.wake_in_s) == ((), 0.001)
+    assert (exchange.claimed, exchange.wake_in_s) == ([], 0.001)
     await site.clock.advance(1)
     assert await site.take(worker) == ids
 

@@ -86,7 +86,7 @@ async def test_job_whose_payload_was_lost_is_kept_for_someone_to_look_at(site: S
 
 async def test_finished_job_whose_facts_were_lost_is_forgotten(site: Site) -> None:
     ids = await site.put(2)
-    await site.run("succeeded", result="1")
+    await site.run("succeeded")
     await site.run("dead", reason="fatal")
     for job_id in ids:
         await site.store.client.delete(f"{site.prefix}b:{job_id}")

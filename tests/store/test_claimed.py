@@ -1,0 +1,23 @@
+"""The reply of `claim`, read."""
+
+from __future__ import annotations
+
+from gateway.jobs import Claimed
+from gateway.store.claimed import parse_claim
+
+
+def test_claim_tells_the_facts_of_its_body_unless_others_hold_now() -> None:
+    first = [b"a", b"", b"kx|t|default|9||5|10||a|b|7\n{}\n1"]
+    again = [b"b", b"2|30|12|kos|t|low|9||6|10||a|8", b"k|t|default|9||5|10||a|7\n{}\n1"]
+    assert parse_claim([250, 1, 15, *first, *again], partition=2, nonce="d.1") == (
+        250,
+        True,
+        [
+            Claimed("a", 1, 5, "t", "default", "a|b", 0, 10, 5, False, b"{}\n1", 2, "d.1"),
+            Claimed("b", 2, 6, "t", "low", "a", 30, 10, 3, True, b"{}\n1", 2, "d.1"),
+        ],
+    )
+
+
+def test_claim_of_nothing_is_no_jobs() -> None:
+    assert parse_claim([-1, 0, 15], partition=0, nonce="d.1") == (-1, False, [])
