@@ -109,6 +109,23 @@ class Keyspace:
         """Bulk replays under way; in the control partition only."""
         return f"{self.prefix}replays"
 
+    def deliveries(self, trigger: str) -> str:
+        """The last deliveries of a trigger; in the control partition only, as all that follows."""
+        return f"{self.prefix}deliveries:{trigger}"
+
+    def rejections(self, trigger: str) -> str:
+        """The last requests of a trigger that did not verify."""
+        return f"{self.prefix}rejections:{trigger}"
+
+    def delivery(self, trigger: str, entry_id: str) -> str:
+        """A delivery's headers and body."""
+        return f"{self.prefix}delivery:{trigger}:{entry_id}"
+
+    @property
+    def triggers(self) -> str:
+        """Triggers that were registered over the API, by name."""
+        return f"{self.prefix}triggers"
+
     @property
     def targets(self) -> str:
         """Targets registered at run time, by name; in the control partition only."""

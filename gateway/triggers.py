@@ -20,11 +20,14 @@ from gateway.contents import MAX_EVENTS, Content, raw_items, read_contents
 from gateway.durations import parse_duration
 from gateway.errors import InvalidRequest
 from gateway.expressions import ROOTS, EvaluationFailed, Expression, compile_expression, evaluate, is_true
+from gateway.reception import Reception
 from gateway.schemes.bodies import as_label
 from gateway.verifier import Delivery, Verifier, WebhookRequest
 
 MAX_KEY_BYTES = 64
 """What a value of a job's record may have before Redis stores the record at twice the size."""
+
+DEFAULT_RECEPTION = Reception()
 
 ITEM = "item"
 """What expressions of a route with `each` see besides."""
@@ -66,12 +69,17 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """A named webhook source: who checks its deliveries, and where they go. `content` is how bodies are read."""
+    """A named webhook source: who checks its deliveries, where they go, and how they are taken in."""
 
     name: str
     verifier: Verifier[Any]
     routes: tuple[Route, ...]
-    content: str = "json"
+    reception: Reception = DEFAULT_RECEPTION
+
+    @property
+    def content(self) -> str:
+        """How bodies are read."""
+        return self.reception.content or self.verifier.content
 
     def match(self, request: WebhookRequest, delivery: Delivery) -> list[Match]:
         """One match per route that holds, in order, of each event and item; none is no error.

@@ -65,7 +65,7 @@ class Delivery:
     item_fields: tuple[str, ...] = ()
 
 
-REASONS = ("no_signature", "malformed", "mismatch", "timestamp", "body")
+REASONS = ("no_signature", "malformed", "mismatch", "timestamp", "body", "address")
 """The closed set of `Rejected.reason`: metrics count by it."""
 
 

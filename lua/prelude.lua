@@ -27,6 +27,9 @@
 --   events        STREAM  what happened to jobs while somebody followed them (`followed_until`, in conf), the last few
 --   replay:<id>   HASH    a bulk replay: what is asked for (control partition) and how far this partition is
 --   replays       ZSET    bulk replays under way, by when they began in ms (control partition)
+--   deliveries:<trigger> STREAM  its last deliveries      rejections:<trigger> STREAM  what did not verify
+--   delivery:<trigger>:<id> STRING  a delivery's facts as one JSON line, then its body (all in the control partition)
+--   triggers      HASH    triggers registered over the API, by name (control partition)
 --
 -- A token is `attempt:nonce`. It stays on the job after its settle, so that a repeated settle is known as such;
 -- whatever takes a job away from its holder clears it.

@@ -10,8 +10,9 @@ from urllib.parse import urlencode
 import pytest
 
 from gateway import ConfigError, Delivery, WebhookRequest
-from gateway.contents import MAX_EVENTS
+from gateway.contents import MAX_EVENTS, ContentKind
 from gateway.errors import InvalidRequest
+from gateway.reception import Reception
 from gateway.triggers import Match, Trigger, compile_route
 from tests.plugins.presets import make
 
@@ -22,12 +23,16 @@ EVENT = {"specversion": "1.0", "id": "e-1", "source": "/shop", "type": "order.pa
 
 
 def match(
-    body: bytes, *routes: dict[str, Any], content: str = "json", delivery: Delivery | None = None, **headers: Any
+    body: bytes,
+    *routes: dict[str, Any],
+    content: ContentKind = "json",
+    delivery: Delivery | None = None,
+    **headers: Any,
 ) -> list[Match]:
     sent = tuple((name.replace("_", "-"), value) for name, value in headers.items())
     request = WebhookRequest("POST", "https://hooks.example/hooks/t?q=1", sent, body)
     made = tuple(compile_route(PLACE, **{"target": "t", "lanes": LANES, **route}) for route in routes or ({},))
-    return Trigger("t", make("none"), made, content).match(request, delivery or Delivery("d-1"))
+    return Trigger("t", make("none"), made, Reception(content=content)).match(request, delivery or Delivery("d-1"))
 
 
 def payloads(body: bytes, *routes: dict[str, Any], **more: Any) -> list[bytes]:

@@ -24,7 +24,7 @@ from tests.store.site import LANES, LEASE_MS, Site
 FILES = sorted(lua_directory().glob("*.lua"))
 SHARED = {*PRELUDE, *(part for parts in PARTS.values() for part in parts)}
 NAMES = [file.stem for file in FILES if file.stem not in SHARED]
-NEW_WORK = {"submit", "schedule_fire"}
+NEW_WORK = {"submit", "schedule_fire", "delivery_record"}
 """What must be refused when the server is full: everything else ends work, or makes room."""
 
 JOB_ID = "01a22780-5329-7d03-8458-4c0287d2a700"
@@ -63,6 +63,7 @@ GOOD: dict[str, list[Arg]] = {
     "list_queued": ["low", "t:k", "5", JOB_ID, "", 3],
     "lookup": ["whole", JOB_ID],
     "targets": ["t"],
+    "delivery_record": [1000, "deliveries", "t", 3, "{}", "{}\n"],
     "leave": ["d"],
     "configure": [1, "", "10", "-", "low"],
     "flow_control": ["t", "concurrency", 2],
@@ -100,6 +101,7 @@ REQUIRED = {name: len(args) for name, args in GOOD.items()} | {
 NUMERIC: dict[str, Sequence[int]] = {
     "claim": (2, 3, 4, 5, 6),
     "extend": (1, 2),
+    "delivery_record": (0, 3),
     "reap": (0, 1),
     "upkeep": range(4),
     "follow": (0,),

@@ -112,6 +112,7 @@ def test_every_key_can_be_set_by_its_variable(tmp_path: Path) -> None:
         "public_url": "https://hooks.example",
         "api_key": API_KEY,
         "signing_key": SigningKey.generate().reveal(),
+        "trusted_proxies": "10.0.0.0/8",
         "previous_signing_keys": SigningKey.generate().reveal(),
         "url_jobs": "true",
         "namespace": "other",

@@ -20,6 +20,7 @@ from gateway.api.call import Call, Gateway
 from gateway.api.endpoint import Endpoint
 from gateway.api.gate import StoreGate
 from gateway.api.guards import HeadGuard
+from gateway.api.journal import Journal
 from gateway.api.lag import LoopLag
 from gateway.api.metrics import ApiMetrics
 from gateway.api.openapi import describe_api
@@ -28,6 +29,7 @@ from gateway.api.problems import problem_reply
 from gateway.api.protocol import ON_DRAIN
 from gateway.api.rejections import Rejections
 from gateway.api.reply import Reply, json_reply, send_reply
+from gateway.api.sources import Meters, Triggers
 from gateway.egress.client import EgressClient
 from gateway.errors import NotFound, StoreError, StoreMismatch
 from gateway.registrations import Registrations
@@ -69,6 +71,9 @@ def create_app(
         authoriser=Authoriser(settings.gateway, store),
         metrics=ApiMetrics(),
         rejections=Rejections(),
+        triggers=Triggers(registry, store),
+        meters=Meters(),
+        journal=Journal(store),
         lag=LoopLag(),
         clock=clock,
     )
@@ -113,6 +118,7 @@ async def _running(gateway: Gateway) -> AsyncIterator[None]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await gateway.http.aclose()
+        await gateway.journal.aclose()
         await gateway.waits.aclose()
         await gateway.events.aclose()
         await gateway.gate.aclose()

@@ -13,9 +13,11 @@ from starlette.types import Scope as AsgiScope
 from gateway.api.auth import ANYONE, Authoriser, Client
 from gateway.api.bodies import BodyLimits, Headers, read_body
 from gateway.api.gate import StoreGate, in_time
+from gateway.api.journal import Journal
 from gateway.api.lag import LoopLag
 from gateway.api.metrics import ApiMetrics
 from gateway.api.rejections import Rejections
+from gateway.api.sources import Meters, Triggers
 from gateway.egress.client import EgressClient
 from gateway.registrations import Registrations
 from gateway.registry import Registry
@@ -47,6 +49,9 @@ class Gateway:
     authoriser: Authoriser
     metrics: ApiMetrics
     rejections: Rejections
+    triggers: Triggers
+    meters: Meters
+    journal: Journal
     lag: LoopLag
     clock: Callable[[], float]
 

@@ -1,77 +1,192 @@
-"""Deliveries: verified by their signature, matched to targets, queued in one atomic submit."""
+"""Deliveries: let in, verified by their signature, matched to targets, queued in one atomic submit, answered."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
+
+import orjson
 
 from gateway.api.bodies import BodyLimits
 from gateway.api.call import Call
 from gateway.api.jobs import announce
 from gateway.api.problems import Refused
 from gateway.api.reply import Reply, json_reply
-from gateway.errors import NotFound, Rejected, StoreFull
-from gateway.jobs import Submission, Submitted
+from gateway.api.senders import is_within, sender_of
+from gateway.api.sources import over_limit
+from gateway.api.waiting import await_record
+from gateway.deliveries import Noted, Verdict
+from gateway.errors import InvalidRequest, Rejected, StoreFull
+from gateway.jobs import Record, Status, Submission, Submitted
 from gateway.submission import delivery_submissions
-from gateway.triggers import Trigger
+from gateway.triggers import Match, Trigger
 from gateway.verifier import Delivery, HandshakeResponse, WebhookRequest
 
 LOCAL_URL = "http://localhost"
 
 
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A request to a trigger, and where it came from."""
+
+    trigger: Trigger
+    request: WebhookRequest
+    sender: str
+
+
 async def receive(call: Call) -> Reply:
     """202 with the delivery's jobs, or a provider's handshake answered; one and the same 401 whatever is wrong."""
-    gateway, name = call.gateway, call.path_value("trigger")
-    trigger = gateway.registry.triggers.get(name)
-    if trigger is None:
-        raise NotFound(f"no trigger named {name[:64]!r}")
-    request = await _request(call, trigger)
+    trigger = await call.in_time(lambda: call.gateway.triggers.find(call.path_value("trigger")))
+    own = call.gateway.settings.gateway
+    sender = sender_of(call.scope, own.trusted_proxies)
+    if trigger.reception.allow_from and not is_within(sender, trigger.reception.allow_from):
+        raise _rejected(call, Arrival(trigger, _request(call, b""), sender), "address")
+    most = trigger.reception.body_limit or trigger.verifier.body_limit or own.max_body
+    request = _request(call, await call.body(BodyLimits(most, float(own.body_timeout))))
+    arrival = Arrival(trigger, request, sender)
     try:
         answer = trigger.verifier.handshake(request)
-        delivery = None if answer is not None else trigger.verifier.verify(request, gateway.clock())
+        delivery = None if answer is not None else trigger.verifier.verify(request, call.gateway.clock())
     except Rejected as error:
-        gateway.metrics.count_delivery(name, "rejected")
-        gateway.metrics.count_rejected_delivery(name, error.reason)
-        gateway.rejections.tell(name, error.reason, now_s=gateway.clock())
-        raise Refused(401, "the delivery does not verify") from error
+        raise _rejected(call, arrival, error.reason) from error
     answer = delivery.answer if delivery is not None else answer
     if answer is not None or delivery is None:
-        gateway.metrics.count_delivery(name, "handshake")
+        call.gateway.metrics.count_delivery(trigger.name, "handshake")
         return _handshake(answer or HandshakeResponse())
-    return await _deliver(call, trigger, request, delivery)
+    _admit(call, trigger)
+    return await _deliver(call, arrival, delivery)
 
 
-async def _deliver(call: Call, trigger: Trigger, request: WebhookRequest, delivery: Delivery) -> Reply:
-    gateway, now_s = call.gateway, call.gateway.clock()
-    matches = trigger.match(request, delivery)
-    if not matches:
-        gateway.metrics.count_delivery(trigger.name, "unrouted")
-        return json_reply({"jobs": [], "duplicate": False}, 202)
-    jobs = delivery_submissions(trigger.name, matches, gateway.catalog, now_s=now_s)
-    submitted = await call.in_time(lambda: gateway.store.submit(jobs))
+async def submit_matches(
+    call: Call, trigger: Trigger, matches: list[Match], *, now_s: float
+) -> tuple[list[Submission], list[Submitted]]:
+    """The jobs of a delivery, all of them or none; raises StoreError."""
+    jobs = delivery_submissions(trigger.name, matches, call.gateway.catalog, now_s=now_s)
+    submitted = await call.in_time(lambda: call.gateway.store.submit(jobs))
     if any(each.verdict == "full" for each in submitted):
         raise StoreFull("a lane is full; send the delivery again")
     announce(call, jobs, submitted, now_s=now_s)
-    duplicate = all(each.verdict == "duplicate" for each in submitted)
-    gateway.metrics.count_delivery(trigger.name, "duplicate" if duplicate else "accepted")
-    return json_reply({"jobs": _jobs(jobs, submitted), "duplicate": duplicate}, 202)
+    return jobs, submitted
 
 
-def _jobs(jobs: list[Submission], submitted: list[Submitted]) -> list[dict[str, Any]]:
-    return [{"job_id": each.job_id, "target": job.target} for job, each in zip(jobs, submitted, strict=True)]
+def render_jobs(jobs: list[Submission], submitted: list[Submitted]) -> dict[str, Any]:
+    """What a delivery is answered with."""
+    return {
+        "jobs": [{"job_id": each.job_id, "target": job.target} for job, each in zip(jobs, submitted, strict=True)],
+        "duplicate": bool(submitted) and all(each.verdict == "duplicate" for each in submitted),
+    }
 
 
-async def _request(call: Call, trigger: Trigger) -> WebhookRequest:
-    own = call.gateway.settings.gateway
-    configured = call.gateway.settings.triggers.get(trigger.name)
-    own_limit = configured.body_limit if configured is not None else None
-    most = own_limit or trigger.verifier.body_limit or own.max_body
-    body = await call.body(BodyLimits(most, float(own.body_timeout)))
+async def _deliver(call: Call, arrival: Arrival, delivery: Delivery) -> Reply:
+    gateway, trigger, now_s = call.gateway, arrival.trigger, call.gateway.clock()
+    try:
+        matches = trigger.match(arrival.request, delivery)
+        if matches:
+            jobs, submitted = await submit_matches(call, trigger, matches, now_s=now_s)
+    except InvalidRequest as error:
+        _note(call, arrival, delivery, "failed", reason=error.detail)
+        raise
+    if not matches:
+        return await _unrouted(call, arrival, delivery)
+    answer = render_jobs(jobs, submitted)
+    verdict: Verdict = "duplicate" if answer["duplicate"] else "accepted"
+    _note(call, arrival, delivery, verdict, jobs=tuple((each["job_id"], each["target"]) for each in answer["jobs"]))
+    if trigger.reception.sync and submitted[0].status != "gone":
+        return await _result(call, trigger, submitted[0].job_id, answer)
+    gateway.metrics.count_delivery(trigger.name, verdict)
+    return _taken(trigger, answer)
+
+
+async def _unrouted(call: Call, arrival: Arrival, delivery: Delivery) -> Reply:
+    """Kept before it is acknowledged: a route that is added later can have it replayed."""
+    noted = _noted(call, arrival, delivery, "unrouted")
+    await call.in_time(lambda: call.gateway.journal.write(arrival.trigger, noted))
+    call.gateway.metrics.count_delivery(arrival.trigger.name, "unrouted")
+    return _taken(arrival.trigger, {"jobs": [], "duplicate": False})
+
+
+async def _result(call: Call, trigger: Trigger, job_id: str, answer: dict[str, Any]) -> Reply:
+    """The first job's result, if it comes in time; 502 if the job is dead, so that the provider sends again."""
+    call.gateway.metrics.count_delivery(trigger.name, "duplicate" if answer["duplicate"] else "accepted")
+    record = await await_record(call, job_id, float(trigger.reception.sync_timeout))
+    if record is None or not record.status.finished:
+        return _taken(trigger, answer)
+    if record.status is not Status.SUCCEEDED:
+        raise Refused(502, f"job {job_id} did not succeed: {record.reason or record.status.value}")
+    return _result_reply(trigger, record)
+
+
+def _result_reply(trigger: Trigger, record: Record) -> Reply:
+    """The result as JSON, or, where the trigger says another content type and it is a text, as that text."""
+    custom = trigger.reception.response
+    body = record.result or b"null"
+    if custom is None:
+        return Reply(200, body)
+    if "json" not in custom.content_type and isinstance(text := orjson.loads(body), str):
+        body = text.encode()
+    return Reply(custom.status, body, custom.content_type.encode())
+
+
+def _taken(trigger: Trigger, answer: dict[str, Any]) -> Reply:
+    custom = trigger.reception.response
+    if custom is None:
+        return json_reply(answer, 202)
+    return Reply(custom.status, custom.body.encode(), custom.content_type.encode())
+
+
+def _admit(call: Call, trigger: Trigger) -> None:
+    """Raises Refused (503) over the trigger's limit; only what verifies counts, so nobody else can use it up."""
+    limit = trigger.reception.limit
+    if limit is None:
+        return
+    wait_s = call.gateway.meters.wait_s(trigger.name, limit.rate, limit.burst, now_s=call.gateway.clock())
+    if wait_s > 0:
+        call.gateway.metrics.count_delivery(trigger.name, "limited")
+        raise over_limit(wait_s)
+
+
+def _rejected(call: Call, arrival: Arrival, reason: str) -> Refused:
+    gateway, name = call.gateway, arrival.trigger.name
+    gateway.metrics.count_delivery(name, "rejected")
+    gateway.metrics.count_rejected_delivery(name, reason)
+    gateway.rejections.tell(name, reason, now_s=gateway.clock())
+    _note(call, arrival, None, "rejected", reason=reason)
+    return Refused(401, "the delivery does not verify")
+
+
+def _note(
+    call: Call,
+    arrival: Arrival,
+    delivery: Delivery | None,
+    verdict: Verdict,
+    *,
+    jobs: tuple[tuple[str, str], ...] = (),
+    reason: str = "",
+) -> None:
+    noted = _noted(call, arrival, delivery, verdict, jobs=jobs, reason=reason)
+    call.gateway.journal.note(arrival.trigger, noted)
+
+
+def _noted(
+    call: Call,
+    arrival: Arrival,
+    delivery: Delivery | None,
+    verdict: Verdict,
+    *,
+    jobs: tuple[tuple[str, str], ...] = (),
+    reason: str = "",
+) -> Noted:
+    at_ms = int(call.gateway.clock() * 1000)
+    return Noted(arrival.request, at_ms, verdict, delivery, jobs, reason, arrival.sender)
+
+
+def _request(call: Call, body: bytes) -> WebhookRequest:
     path = call.scope.get("raw_path") or call.scope["path"].encode()
     query = call.scope["query_string"]
     target = (path + b"?" + query if query else path).decode("latin-1")
     return WebhookRequest(
         method=call.scope["method"],
-        url=(own.public_url or LOCAL_URL).rstrip("/") + target,
+        url=(call.gateway.settings.gateway.public_url or LOCAL_URL).rstrip("/") + target,
         headers=tuple((key.decode("latin-1"), value.decode("latin-1")) for key, value in call.headers),
         body=body,
     )

@@ -22,6 +22,7 @@ from gateway.api import (
     scrape,
     stats,
     targets,
+    triggers,
 )
 from gateway.api.call import Call
 from gateway.api.registering import TargetBody
@@ -170,6 +171,25 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "POST", "/schedules/{name}/run", schedules.run, "submit", "Make a job of a schedule now",
         {202: models.Accepted},
+    ),
+    Operation("GET", "/triggers", triggers.list_all, "read", "The triggers", {200: models.Triggers}),
+    Operation("GET", "/triggers/{trigger}", triggers.show, "read", "A trigger", {200: models.TriggerShown}),
+    Operation(
+        "PUT", "/triggers/{trigger}", triggers.put, "admin", "Register a trigger",
+        {200: models.TriggerShown, 201: models.TriggerShown}, models.TriggerBody,
+    ),
+    Operation("DELETE", "/triggers/{trigger}", triggers.delete, "admin", "Delete a trigger", {204: None}),
+    Operation(
+        "GET", "/triggers/{trigger}/deliveries", triggers.deliveries, "read", "A trigger's last deliveries",
+        {200: models.DeliveryPage}, query={"verdict": "of this verdict only", **_PAGE},
+    ),
+    Operation(
+        "GET", "/triggers/{trigger}/deliveries/{delivery_id}", triggers.show_delivery, "read", "A delivery",
+        {200: models.DeliveryShown},
+    ),
+    Operation(
+        "POST", "/triggers/{trigger}/deliveries/{delivery_id}/replay", triggers.replay, "submit",
+        "Send a delivery through the routes again", {202: models.DeliveryAnswer},
     ),
     Operation("GET", "/lanes", installation.list_lanes, "read", "The lanes and their depths", {200: models.Lanes}),
     Operation(

@@ -15,7 +15,7 @@ from gateway.jobs import Record
 log = structlog.get_logger(__name__)
 
 
-async def await_record(call: Call, job_id: str, wait_s: int) -> Record | None:
+async def await_record(call: Call, job_id: str, wait_s: float) -> Record | None:
     """The job's record as soon as it is over, else as it is after `wait_s` or when this process stops.
 
     None if it cannot be read: the job was taken in all the same. Raises ClientGone if nobody waits any more.

@@ -29,7 +29,7 @@ from gateway.registry.targets import (
 )
 from gateway.schedules import Schedule
 from gateway.secret import Secret
-from gateway.settings import SecretSource, Settings, TargetSettings, known_names
+from gateway.settings import SecretSource, Settings, TargetSettings, TriggerSettings, known_names
 from gateway.triggers import Trigger
 from gateway.verifier import Verifier
 
@@ -56,12 +56,7 @@ class Registry:
         self._targets = dict(self._configured)
         self.targets: Mapping[str, Target] = MappingProxyType(self._targets)
         self.triggers: Mapping[str, Trigger] = MappingProxyType(
-            {
-                name: make_trigger(
-                    name, each, self.verifiers, targets=self.targets, lanes=self._lanes, secrets=settings.secrets
-                )
-                for name, each in settings.triggers.items()
-            }
+            {name: self.make_trigger(name, each, settings.secrets) for name, each in settings.triggers.items()}
         )
         self.schedules: Mapping[str, Schedule] = MappingProxyType(
             {
@@ -100,6 +95,10 @@ class Registry:
         for name in self._targets.keys() - self._configured.keys() - targets.keys():
             del self._targets[name]
         self._targets.update({name: target for name, target in targets.items() if name not in self._configured})
+
+    def make_trigger(self, name: str, settings: TriggerSettings, secrets: SecretSource | None = None) -> Trigger:
+        """A trigger of this registry's verifiers, targets and lanes, without adding it; raises ConfigError."""
+        return make_trigger(name, settings, self.verifiers, targets=self.targets, lanes=self._lanes, secrets=secrets)
 
     def submittable(self, name: str) -> Target:
         """The configured target of that name, which jobs may be submitted to; raises NotFound."""

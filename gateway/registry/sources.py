@@ -42,7 +42,7 @@ def make_trigger(
         mend = mend_name(settings.verifier, sorted(verifiers))
         raise ConfigError(join_place(place, "verifier"), f'no verifier named "{settings.verifier}"; {mend}')
     config = decode(settings.config, kind.Config, place, secrets=secrets, beside=TRIGGER_KEYS)
-    return Trigger(name, _make_verifier(kind, config, place), routes, settings.content or kind.content)
+    return Trigger(name, _make_verifier(kind, config, place), routes, settings)
 
 
 def _make_route(route: RouteSettings, place: str, *, targets: Sequence[str], lanes: Sequence[str]) -> Route:

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from gateway.durations import Duration, parse_duration
 from gateway.egress.addresses import parse_allow
 from gateway.keys import NAME
+from gateway.reception import parse_networks
 from gateway.secret import Secret
 from gateway.signing import SigningKey
 
@@ -34,6 +35,13 @@ def check_name(field: str, text: str) -> None:
 def check_allowed(field: str, text: str) -> None:
     try:
         parse_allow([text])
+    except ValueError as exc:
+        raise FieldFault(field, str(exc)) from exc
+
+
+def check_networks(field: str, texts: tuple[str, ...]) -> None:
+    try:
+        parse_networks(texts)
     except ValueError as exc:
         raise FieldFault(field, str(exc)) from exc
 

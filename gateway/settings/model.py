@@ -14,7 +14,15 @@ from gateway.jobs import LANES
 from gateway.keys import MAX_PARTITIONS
 from gateway.redis_url import parse_redis_url
 from gateway.secret import Secret
-from gateway.settings.checks import FieldFault, between, check_allowed, check_name, check_public_url, check_signing_key
+from gateway.settings.checks import (
+    FieldFault,
+    between,
+    check_allowed,
+    check_name,
+    check_networks,
+    check_public_url,
+    check_signing_key,
+)
 from gateway.settings.secrets import SecretSource
 from gateway.settings.tables import ScheduleSettings, TargetSettings, TriggerSettings
 
@@ -34,6 +42,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     dispatcher_host: str = "127.0.0.1"
     dispatcher_port: Port = 8081
     public_url: str | None = None
+    trusted_proxies: tuple[str, ...] = ()
     api_key: Secret | None = None
     signing_key: Secret | None = None
     previous_signing_keys: tuple[Secret, ...] = ()
@@ -61,6 +70,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         between("body_timeout", self.body_timeout, "100ms", "10m")
         between("hold", self.hold, "0s", "10m")
         check_name("namespace", self.namespace)
+        check_networks("trusted_proxies", self.trusted_proxies)
         if not self.dispatcher_host:
             raise FieldFault("dispatcher_host", 'is empty; write an address, such as "127.0.0.1"')
         if not self.host:

@@ -5,27 +5,25 @@ from __future__ import annotations
 
 import json
 from datetime import date, time
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta
 
 from gateway.backoff import RetryPolicy
-from gateway.contents import ContentKind
 from gateway.durations import Duration
 from gateway.errors import ConfigError
 from gateway.jobs import CALLBACK_TARGET
 from gateway.keys import NAME
 from gateway.limits import Limits
+from gateway.reception import Reception
 from gateway.schedules import ScheduleBody
 from gateway.settings.checks import NAME_RULE, FieldFault, between
 from gateway.settings.decoding import decode, join_place
 from gateway.settings.secrets import SecretSource
 
 TARGET_KEYS = ("executor", "lane", "timeout", "retry", "limit", "ordered")
-TRIGGER_KEYS = ("verifier", "routes", "body_limit", "content")
+TRIGGER_KEYS = ("verifier", "routes", *Reception.__struct_fields__)
 _RESERVED = CALLBACK_TARGET.partition(".")[0] + "."
-_MAX_BODY = 64 * 1024 * 1024
 
 
 class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -63,17 +61,16 @@ class RouteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     id: str | None = None
 
 
-class TriggerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A trigger as configured; `config` holds the keys that its verifier reads, `body_limit` counts bytes."""
+class TriggerSettings(Reception, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A trigger as configured; `config` holds the keys that its verifier reads, `place` says where it stands."""
 
     verifier: str
     routes: tuple[RouteSettings, ...]
-    body_limit: Annotated[int, Meta(ge=1, le=_MAX_BODY)] | None = None
-    content: ContentKind | None = None
-    config: dict[str, Any] = {}
+    config: dict[str, Any] = msgspec.field(default_factory=dict)
     place: str = ""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.routes:
             raise FieldFault("routes", "a trigger needs a route, or its deliveries would go nowhere")
 

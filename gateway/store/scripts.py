@@ -28,7 +28,7 @@ PARTS = {
 }
 """What a few scripts share, and begin with after the prelude."""
 
-_REFUSED_AT_MAXMEMORY = {"submit", "schedule_fire"}
+_REFUSED_AT_MAXMEMORY = {"submit", "schedule_fire", "delivery_record"}
 """Scripts that bring new work: without `allow-oom` the server refuses them when it is full, and nothing else."""
 
 

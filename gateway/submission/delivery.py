@@ -28,7 +28,9 @@ def delivery_submissions(trigger: str, matches: Sequence[Match], catalog: Catalo
 def _submission(trigger: str, match: Match, catalog: Catalog, together: str, now_s: float) -> Submission:
     if match.key and (problem := key_problem(match.key)):
         raise InvalidRequest(f"trigger {trigger!r}, routes[{match.route_index}] (to {match.target!r}): key {problem}")
-    target = catalog.targets[match.target]
+    target = catalog.targets.get(match.target)
+    if target is None:  # it was deleted a moment ago, and the trigger is not read again yet
+        raise InvalidRequest(f"trigger {trigger!r}: there is no target {match.target!r} any more", status=503)
     route, known = f"{match.target}#{match.route_index}", match.identity
     return Submission(
         job_id=catalog.new_id(int(now_s * 1000), target=match.target, key=match.key, idempotency_key=known or together),

@@ -1,0 +1,98 @@
+"""What is kept of a delivery: a summary to list, and its facts with the body, to look at and to replay."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Literal
+
+import msgspec
+
+from gateway.redaction import hide_headers, hide_query
+from gateway.verifier import Delivery, WebhookRequest
+
+Verdict = Literal["accepted", "duplicate", "unrouted", "failed", "rejected"]
+VERDICTS: tuple[Verdict, ...] = ("accepted", "duplicate", "unrouted", "failed", "rejected")
+
+MAX_BODY = 256 * 1024
+"""A longer body is not kept: a hundred of them would be what Redis has room for."""
+
+
+class Summary(msgspec.Struct, frozen=True, omit_defaults=True, rename={"bytes_": "bytes"}):
+    """One delivery in a list; `jobs` are ids with targets, `reason` why it was rejected or failed."""
+
+    at_ms: int
+    verdict: Verdict
+    method: str
+    path: str
+    bytes_: int
+    event: str = ""
+    reason: str = ""
+    sender: str = ""
+    jobs: list[tuple[str, str]] = []
+
+
+class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What else a replay needs; `inner` is the JSON that a form's field held, `has_body` whether the body was kept."""
+
+    headers: list[tuple[str, str]]
+    has_body: bool
+    event: str = ""
+    inner: str | None = None
+    form: list[tuple[str, str]] | None = None
+
+
+class Noted(msgspec.Struct, frozen=True):
+    """A delivery on its way into the list."""
+
+    request: WebhookRequest
+    at_ms: int
+    verdict: Verdict
+    delivery: Delivery | None = None
+    jobs: tuple[tuple[str, str], ...] = ()
+    reason: str = ""
+    sender: str = ""
+    size: int = 0
+
+    def without_body(self) -> Noted:
+        """The same, so that a long body need not be held."""
+        delivery = None if self.delivery is None else replace(self.delivery, body=None, form=None)
+        cut = replace(self.request, body=b"")
+        return msgspec.structs.replace(self, request=cut, size=len(self.request.body), delivery=delivery)
+
+    def summary(self, own: Collection[str]) -> bytes:
+        """As JSON."""
+        event = self.delivery.event if self.delivery else ""
+        request = self.request
+        return msgspec.json.encode(
+            Summary(
+                at_ms=self.at_ms,
+                verdict=self.verdict,
+                method=request.method[:16],
+                path=hide_query(request.url, own)[:2048],
+                bytes_=self.size or len(request.body),
+                event=event,
+                reason=self.reason,
+                sender=self.sender,
+                jobs=list(self.jobs),
+            )
+        )
+
+    def detail(self, own: Collection[str], *, bodies: bool) -> bytes:
+        """The facts and the body; nothing of a body that did not verify."""
+        kept = bodies and self.verdict != "rejected" and not self.size
+        delivery = self.delivery or Delivery(None)
+        facts = Facts(
+            headers=hide_headers(self.request.headers, own)[:128],
+            has_body=kept,
+            event=delivery.event,
+            inner=None if delivery.body is None or not kept else delivery.body.decode("utf-8", "replace"),
+            form=None if delivery.form is None or not kept else list(delivery.form),
+        )
+        return msgspec.json.encode(facts) + b"\n" + (self.request.body if kept else b"")
+
+
+def read_detail(detail: bytes) -> tuple[Facts, bytes]:
+    """The facts and the body, as `detail` wrote them."""
+    line, _, body = detail.partition(b"\n")
+    return msgspec.json.decode(line, type=Facts), body
