@@ -5,12 +5,12 @@ Everything that a plugin author needs is importable from here.
 
 from __future__ import annotations
 
-from gateway import processes, schemes, signing
+from gateway import processes, results, schemes, signing
 from gateway.context import Context
 from gateway.declared import lifespan, lifespans_in, target
 from gateway.durations import Duration
 from gateway.egress.rules import check_headers, check_url
-from gateway.errors import ConfigError, EgressDenied, Fatal, GatewayError, HttpError, Rejected, Retry
+from gateway.errors import AttemptError, ConfigError, EgressDenied, Fatal, GatewayError, HttpError, Rejected, Retry
 from gateway.events import JobEvent
 from gateway.executor import Attempt, Executor, HttpClient, HttpResponse, Job, Payload, Result
 from gateway.hooks import PLUGIN_API, hookimpl
@@ -25,6 +25,7 @@ __version__ = "0.1.0"
 __all__ = [
     "PLUGIN_API",
     "Attempt",
+    "AttemptError",
     "ConfigError",
     "ConfigFile",
     "Context",
@@ -57,6 +58,7 @@ __all__ = [
     "lifespan",
     "lifespans_in",
     "processes",
+    "results",
     "schemes",
     "signing",
     "target",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,7 +30,10 @@ def target(
     retry: Mapping[str, Any] | None = None,
     limit: Mapping[str, Any] | None = None,
     ordered: bool | None = None,
+    isolation: Literal["thread", "process"] | None = None,
     heartbeat: str | float | None = None,
+    processes: int | None = None,
+    recycle_after: int | None = None,
 ) -> Callable[[F], F]:
     """Makes the function the target `name` of every process that imports its module (`imports`, `--import`).
 
@@ -45,7 +48,10 @@ def target(
         "retry": None if retry is None else dict(retry),
         "limit": None if limit is None else dict(limit),
         "ordered": ordered,
+        "isolation": isolation,
         "heartbeat": heartbeat,
+        "processes": processes,
+        "recycle_after": recycle_after,
     }
     declared = Declared(name, {key: value for key, value in given.items() if value is not None})
 

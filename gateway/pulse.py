@@ -18,6 +18,8 @@ class Pulse:
         self._limit_s = limit_s
         self._loop = asyncio.get_running_loop()
         self._timeout: asyncio.Timeout | None = None
+        self.expired = False
+        """Whether it has ended what it guarded."""
 
     def beat(self) -> None:
         """A sign of life; from any thread."""
@@ -32,7 +34,8 @@ class Pulse:
                 self._timeout = limit
                 return await work
         except TimeoutError as exc:
-            if limit.expired():
+            self.expired = limit.expired()
+            if self.expired:
                 raise Retry(f"no sign of life for {self._limit_s:g} s", type="heartbeat") from exc
             raise
         finally:

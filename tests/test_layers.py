@@ -43,6 +43,7 @@ ENVIRONMENT = {
     "gateway.supervisor": "children inherit it, and learn whose they are",
     "gateway.health": "the entry of health checks",
     "executors.command.executor": "a command gets PATH of it",
+    "executors.python.executor": "a function has all of it, in a process of its own as well",
 }
 HTTP_CLIENTS = {"aiohttp", "httpx", "requests", "urllib3", "urllib.request", "http.client"}
 CALLS_OUT = {

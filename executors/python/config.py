@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -15,11 +16,16 @@ MAX_HEARTBEAT_S = 86400.0
 class PythonConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The function to call: `"shop.images:resize"`, or with a dotted attribute, `"shop.images:Resizer.small"`.
 
-    An attempt that gives no sign of life (`heartbeat()`, `progress()`) for `heartbeat` is ended and retried.
+    Sync functions run in a `thread` unless their `isolation` is a `process` of their own, of which a target has at most
+    `processes`, each for `recycle_after` calls. An attempt that gives no sign of life (`heartbeat()`, `progress()`) for
+    `heartbeat` is ended and retried.
     """
 
     callable: str
+    isolation: Literal["thread", "process"] | None = None
     heartbeat: Duration | None = None
+    processes: Annotated[int, msgspec.Meta(ge=1, le=256)] = 4
+    recycle_after: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 100
 
     def __post_init__(self) -> None:
         if _PLACE.match(self.callable) is None:

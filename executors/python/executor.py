@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
 import orjson
 
-from gateway import Attempt, Context, Executor, Fatal, Pulse, Result, Retry
+from gateway import Attempt, Context, Executor, Fatal, Pulse, Result, Retry, processes
 
 from .config import PythonConfig
-from .function import Function, find
+from .function import Function, find, make_working_directory_importable
 from .lifespans import Lifespans
+from .pool import IDLE_S, Pool
 from .threads import Threads
 
 
@@ -27,7 +27,8 @@ class PythonExecutor(Executor[PythonConfig]):
     included; a payload that is no JSON, or does not fit the annotations, is fatal.
 
     An async function runs in the event loop, so it must not block; a sync one runs in one of `threads` threads, in
-    a copy of the caller's context variables. A thread cannot be killed: when a sync call is cancelled (a timeout),
+    a copy of the caller's context variables; with `isolation = "process"` either runs in a process of its own, which is
+    killed when the call is cancelled. A thread cannot be killed: when a sync call is cancelled (a timeout),
     `CancelledError` passes at once, but the call goes on in its thread, its effects still happen, and its place
     among the threads is taken until it returns. Out of reach are `os._exit`, and `sys.exit()` in a task of its own.
     The lifespans of the functions' modules, and of `modules`, run around all calls.
@@ -36,27 +37,45 @@ class PythonExecutor(Executor[PythonConfig]):
     name: ClassVar[str] = "python"
     Config: ClassVar[type[msgspec.Struct]] = PythonConfig
 
-    def __init__(self, *, threads: int = 100, modules: Sequence[str] = ()) -> None:
+    def __init__(
+        self, *, threads: int = 100, modules: Sequence[str] = (), environ: Mapping[str, str] = os.environ
+    ) -> None:
         self._checked: dict[str, Function] = {}
         self._functions: dict[str, Function] = {}
         self._modules = tuple(modules)
         self._limit = threads
         self._threads: Threads | None = None
         self._lifespans: Lifespans | None = None
+        self._environ = environ
+        self._launcher = processes.Launcher(environ)
+        self._pools: dict[PythonConfig, Pool] = {}
 
     def check(self, config: PythonConfig) -> None:
         """Imports the callable; raises ValueError that says what is missing."""
-        _make_working_directory_importable()
-        self._checked[config.callable] = find(config.callable)
+        make_working_directory_importable()
+        found = find(config.callable)
+        if config.isolation == "thread" and found.is_async:
+            raise ValueError(
+                f"{config.callable} is async and runs in the event loop; leave isolation out, or write process"
+            )
+        if config.isolation == "process" and found.wants == "attempt":
+            raise ValueError(
+                f"{config.callable} asks for the Attempt, which no process of its own has; ask for Context"
+            )
+        if config.isolation == "process":
+            return
+        self._checked[config.callable] = found
         self._functions.pop(config.callable, None)
 
     async def start(self) -> None:
         """Makes the working directory importable; enters the lifespans of what was checked."""
-        _make_working_directory_importable()
+        make_working_directory_importable()
         await self._enter([*self._modules, *(place.partition(":")[0] for place in self._checked)])
         self._functions |= self._checked
 
     async def execute(self, attempt: Attempt[PythonConfig]) -> Result:
+        if attempt.config.isolation == "process":
+            return Result(await self._pool(attempt.config).run(attempt, Pulse(attempt.config.heartbeat)))
         place = attempt.config.callable
         function = self._functions.get(place) or await self._load(place)
         payload = _payload(attempt) if function.read is None else function.read(attempt.payload.raw)
@@ -78,14 +97,25 @@ class PythonExecutor(Executor[PythonConfig]):
         return value if isinstance(value, Result) else Result(value)
 
     async def aclose(self) -> None:
-        """Leaves the lifespans and ends the idle threads; one that is still in a call ends after it, or with the
-        process."""
+        """Ends the processes, leaves the lifespans, ends the idle threads; a thread that is still in a call ends after
+        it, or with this process."""
+        pools, self._pools = self._pools, {}
+        for pool in pools.values():
+            await pool.aclose()
+        await self._launcher.aclose()
         lifespans, self._lifespans = self._lifespans, None
         if lifespans is not None:
             await lifespans.aclose()
         if self._threads is not None:
             self._threads.close()
             self._threads = None
+
+    def _pool(self, config: PythonConfig) -> Pool:
+        pool = self._pools.get(config)
+        if pool is None:
+            pool = Pool(self._launcher, config, modules=self._modules, environ=self._environ, idle_s=IDLE_S)
+            self._pools[config] = pool
+        return pool
 
     async def _load(self, place: str) -> Function:
         try:
@@ -147,11 +177,6 @@ class Over:
 
     def __call__(self) -> bool:
         return self.ended or self._cancelled.is_set()
-
-
-def _make_working_directory_importable() -> None:
-    if (here := os.getcwd()) not in sys.path and "" not in sys.path:
-        sys.path.insert(0, here)
 
 
 def _payload(attempt: Attempt[PythonConfig]) -> Any:

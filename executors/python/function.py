@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -41,6 +42,12 @@ def find(place: str) -> Function:
         raise ValueError(f"{place}: {path!r} is not callable but of type {type(found).__name__}")
     parameters = read_parameters(found, place)
     return Function(parameters.call, _is_async(found), parameters.wants, make_reader(parameters, place))
+
+
+def make_working_directory_importable() -> None:
+    """Has modules of the working directory found, as `python -m` does."""
+    if (here := os.getcwd()) not in sys.path and "" not in sys.path:
+        sys.path.insert(0, here)
 
 
 def import_module(name: str) -> ModuleType:

@@ -7,8 +7,24 @@ group may stay.
 from __future__ import annotations
 
 from gateway.processes.child import Child, Ending
+from gateway.processes.control import Control
 from gateway.processes.launcher import Ends, Launcher
 from gateway.processes.lines import Lines
 from gateway.processes.streams import Head, Reader, Tail, Writer
+from gateway.processes.talk import Messages, Talk, frame
 
-__all__ = ["Child", "Ending", "Ends", "Head", "Launcher", "Lines", "Reader", "Tail", "Writer"]
+__all__ = [
+    "Child",
+    "Control",
+    "Ending",
+    "Ends",
+    "Head",
+    "Launcher",
+    "Lines",
+    "Messages",
+    "Reader",
+    "Tail",
+    "Talk",
+    "Writer",
+    "frame",
+]
