@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from types import TracebackType
+from typing import Self
 
 from tests.servers import Server
 
@@ -31,7 +32,7 @@ class Proxy:
         """The next request that holds `text` is carried out; its reply is dropped, and its connection with it."""
         self._pattern = text.encode()
 
-    async def __aenter__(self) -> Proxy:
+    async def __aenter__(self) -> Self:
         self._listener = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         return self
 

@@ -132,7 +132,7 @@ class _KnowsStale:
 
 
 class _HeedsCancel:
-    """Mixed into a connection class, so that a cancellation while it sends is not lost.
+    """Mixed into a connection class, so that a cancellation while it sends is not lost, nor a loss taken for a fault.
 
     The library sends through `asyncio.wait_for`, which before Python 3.12 drops a cancellation that comes when the
     sending is done: loops that are cancelled once would run on for ever.
@@ -142,7 +142,12 @@ class _HeedsCancel:
         connection: Any = super()
         task = asyncio.current_task()
         before = task.cancelling() if task else 0
-        await connection.send_packed_command(*args, **options)
+        try:
+            await connection.send_packed_command(*args, **options)
+        except RuntimeError as error:
+            # what uvloop says of a connection that was reset since it was last used
+            await connection.disconnect(nowait=True)
+            raise ConnectionError(f"the connection was lost: {error}") from error
         if task and task.cancelling() > before:
             await connection.disconnect(nowait=True)  # nobody will read the reply
             raise asyncio.CancelledError

@@ -188,11 +188,10 @@ class _Partition:
     async def _scan(self, pattern: str, *, kind: str | None = None) -> AsyncIterator[list[str]]:
         """The names of keys, without their prefix, in lists of a bounded length."""
         prefix = self.keyspace.prefix
+        server = await _answer(self.store.client.server_of(prefix))
         cursor = 0
         while True:
-            cursor, keys = await _answer(
-                self.store.client.scan(cursor, match=prefix + pattern, count=1000, _type=kind),
-            )
+            cursor, keys = await _answer(server.scan(cursor, match=prefix + pattern, count=1000, _type=kind))
             names = [key.decode().removeprefix(prefix) for key in keys]
             for first in range(0, len(names), JOBS):
                 yield names[first : first + JOBS]

@@ -1,0 +1,234 @@
+"""Rows about the server: killed, stopped, out of memory or disk, its file torn, a foreign script in its way."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import redis
+
+from tests.faults.load import short
+from tests.faults.rows import SENTINEL, Injected, row
+from tests.faults.stage import Setup, Stage
+from tests.servers import Server
+from tests.waiting import until_sync
+
+SLOTS = 6
+BOTH = 2 * SLOTS
+"""What both dispatchers run: their leases may run out while Redis is away, and then all of it runs again."""
+
+BATCHES = 10
+"""Jobs in the two batches that may be under way at once."""
+
+
+@row("4", "kill -9 of Redis (AOF everysec), started again")
+def kill_server(stage: Stage) -> Injected:
+    kills, server = 3, stage.place.server
+    with stage.load():
+        for _ in range(kills):
+            stage.await_acks(60)
+            stage.pause(0.0, 0.2)
+            with stage.fault("kill -9"):
+                server.kill()
+                stage.pause(0.0, 0.5)
+                server.start()
+        stage.await_acks(60)
+    return Injected("kill -9 under load", kills, in_flight=kills * BOTH)
+
+
+@row("5", "the end of the AOF is torn off")
+def tear_file(stage: Stage) -> Injected:
+    server = stage.place.server
+    with stage.load():
+        stage.await_acks(100)
+        with stage.fault("torn"):
+            server.kill()
+            file = _aof(server)
+            with file.open("r+b") as opened:
+                opened.truncate(file.stat().st_size - 7)
+            server.start()
+        stage.await_acks(60)
+    return Injected("kill -9, 7 bytes cut off", 1, in_flight=BOTH, lost_most=BATCHES)
+
+
+@row("6", "the AOF is damaged in the middle")
+def damage_file(stage: Stage) -> Injected:
+    """Redis refuses to start: the gateway stays, says 503, and nobody spins; then the file is put back."""
+    server = stage.place.server
+    injected = Injected("kill -9, 16 bytes overwritten, put back 4 s later", 1, in_flight=BOTH)
+    with stage.load():
+        stage.await_acks(100)
+        with stage.fault("damaged"):
+            server.kill()
+            file, kept = _aof(server), server.directory / "kept.aof"
+            shutil.copy(file, kept)
+            with file.open("r+b") as opened:
+                opened.seek(file.stat().st_size // 2)
+                opened.write(b"\x00" * 16)
+            with contextlib.suppress(RuntimeError):
+                server.start()
+                injected.expect(False, "Redis started on a damaged file")
+            _expect_calm(stage, injected)
+            shutil.copy(kept, file)
+            server.start()
+        stage.await_acks(60)
+    return injected
+
+
+def _expect_calm(stage: Stage, injected: Injected) -> None:
+    """While Redis is away: not ready, still alive, and no process busy."""
+    processes = [*stage.dispatchers, *([stage.api] if stage.api else [])]
+    before_s = [_cpu_s(process.pid) for process in processes]
+    began_s = time.monotonic()
+    until_sync(lambda: time.monotonic() > began_s + 3, timeout_s=10)
+    used = [(_cpu_s(process.pid) - before) / 3 for process, before in zip(processes, before_s, strict=True)]
+    injected.expect(max(used) < 0.3, f"busy while Redis is away: {used} of a core")
+    injected.expect(not stage.ready(), "ready without Redis")
+    injected.expect(stage.installation.client.get("/livez").status_code == 200, "not alive without Redis")
+    injected.notes = f"busiest process {max(used):.0%} of a core meanwhile"
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+@row("7", "Redis keeps nothing on disk, and is killed", setup=Setup(server=()))
+def forget_everything(stage: Stage) -> Injected:
+    server = stage.place.server
+    with stage.load() as load:
+        stage.await_acks(100)
+        with stage.fault("kill -9"):
+            server.kill()
+            before = len(load.acknowledged)
+            server.start()
+        stage.await_acks(60)
+    injected = Injected("kill -9, started empty", 1, in_flight=BOTH, lost_most=before + BATCHES)
+    injected.notes = "all that was there is lost, as must be; what came later is not"
+    return injected
+
+
+@row("9", "too few replicas", on=SENTINEL)
+def lose_replicas(stage: Stage) -> Injected:
+    group = stage.place.sentinels
+    primary = group.primary
+    with primary.client() as client:
+        client.config_set("min-replicas-to-write", 1)
+        client.config_set("min-replicas-max-lag", 1)
+    with stage.load() as load:
+        stage.await_acks(60)
+        refused = load.refused
+        with stage.fault("no replica"):
+            for server in group.servers:
+                if server is not primary:
+                    server.kill()
+            until_sync(lambda: load.refused > refused + 3, timeout_s=20)
+            for server in group.servers:
+                if not server.started:
+                    server.start()
+        stage.await_acks(60)
+    injected = Injected("min-replicas-to-write 1, both replicas killed and started again", 1, in_flight=BOTH)
+    injected.expect(load.refused > refused, "nothing was refused")
+    return injected
+
+
+@row("10", "Redis is at maxmemory (noeviction)")
+def fill_memory(stage: Stage) -> Injected:
+    """New work is refused, what is there goes on to its end, and room alone brings it all back."""
+    injected = Injected("maxmemory below what is used, then above it", 2, in_flight=0)
+    with stage.load(batch=20) as load, stage.place.server.client() as client:
+        client.set("ballast", b"x" * 20_000_000)
+        for _ in range(2):
+            stage.await_acks(100)
+            refused = load.refused
+            with stage.fault("full"):
+                client.config_set("maxmemory", client.info("memory")["used_memory"] - 10_000_000)
+                until_sync(lambda: load.refused > refused + 5, timeout_s=20)  # noqa: B023
+                until_sync(lambda: _idle(client), timeout_s=40, every_s=0.1)
+                client.config_set("maxmemory", client.info("memory")["used_memory"] + 5_000_000)
+        stage.await_acks(60)
+        client.delete("ballast")
+        stage.await_acks(60)
+    injected.expect(load.torn == 0, f"{load.torn} requests got no answer")
+    return injected
+
+
+def _idle(client: redis.Redis) -> bool:
+    """Nothing runs and nothing waits, but what is due later."""
+    prefix = "gw:{default:0}:"
+    pending = sum(int(n) for field, n in client.hgetall(f"{prefix}waiting").items() if ":" not in field)
+    return pending == 0 and client.zcard(f"{prefix}leases") == 0
+
+
+@row("11", "a wrong eviction policy", setup=Setup(server=("--maxmemory-policy", "allkeys-lru"), serve=False))
+def wrong_policy(stage: Stage) -> Injected:
+    injected = Injected("allkeys-lru at the start", 2)
+    for command in (("serve", "--port", "0"), ("dispatch",)):
+        process = stage.installation.start(*command, env={"GATEWAY_REDIS_URL": stage.url})
+        injected.expect(process.wait(60) == 78, f"{command[0]} did not refuse to start")
+        injected.expect("noeviction" in process.log.read_text(), f"{command[0]} does not name the mend")
+    injected.notes = "both commands refuse to start, with the mend"
+    return injected
+
+
+@row("13", "a foreign script keeps Redis busy", setup=Setup(server=("--appendonly", "yes", "--lua-time-limit", "100")))
+def busy_server(stage: Stage) -> Injected:
+    times, server = 3, stage.place.server
+    with stage.load():
+        for _ in range(times):
+            stage.await_acks(60)
+            with stage.fault("BUSY"), server.client() as client:
+                script = threading.Thread(target=_spin, args=(server,))
+                script.start()
+                stage.pause(0.5, 2.0)
+                client.execute_command("SCRIPT KILL")
+                script.join(10)
+        stage.await_acks(60)
+    return Injected("`while true do end` for 0.5 to 2 s, then SCRIPT KILL", times, in_flight=times * BOTH)
+
+
+def _spin(server: Server) -> None:
+    with server.client(timeout_s=30) as client, contextlib.suppress(redis.RedisError):
+        client.eval("while true do end", 0)
+
+
+@row("14", "Redis stands still")
+def suspend_server(stage: Stage) -> Injected:
+    stops = (0.3, 1.0, 1.0, 3.0)
+    with stage.load():
+        for stop_s in stops:
+            stage.await_acks(60)
+            stage.pause(0.0, 0.1)
+            with stage.fault("SIGSTOP"):
+                stage.place.server.suspend()
+                time.sleep(stop_s)  # the fault itself
+                stage.place.server.resume()
+        stage.await_acks(60)
+    return Injected("SIGSTOP for 0.3, 1, 1 and 3 s", len(stops), in_flight=3 * BOTH)
+
+
+@row("17", "the disk is full", setup=Setup(disk_mb=12))
+def fill_disk(stage: Stage) -> Injected:
+    server = stage.place.server
+    injected = Injected("the server's disk filled, and freed later", 1, in_flight=BOTH)
+    with stage.load(short, batch=10) as load:
+        stage.await_acks(60)
+        with stage.fault("full"):
+            ballast = server.directory / "ballast"
+            with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+                while True:
+                    file.write(b"x" * 4096)
+            until_sync(lambda: load.refused > 5, timeout_s=60)
+            injected.expect(not stage.ready(), "ready, and no write is taken")
+            injected.expect(stage.installation.client.get("/livez").status_code == 200, "not alive")
+            ballast.unlink()
+        stage.await_acks(60)
+    return injected
+
+
+def _aof(server: Server) -> Path:
+    """The file that the server appends to."""
+    return max((server.directory / "appendonlydir").glob("*.incr.aof"), key=lambda file: file.stat().st_mtime)

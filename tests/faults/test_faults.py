@@ -1,0 +1,28 @@
+"""The short form of the suite: the faults that touch most of the program. `python -m tests.faults` runs every row."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.faults.history import Event, History
+from tests.faults.rows import ROWS
+from tests.faults.suite import run_row
+
+
+@pytest.mark.parametrize("number", ["4", "12", "15"])
+def test_no_job_is_lost_and_none_runs_twice_without_reason(number: str) -> None:
+    seed = random.SystemRandom().randrange(10**6)
+    print(f"seed {seed}")
+    result = run_row(ROWS[number], "standalone", seed=seed)
+    assert result.breaches == ()
+    assert result.acknowledged > 100
+    assert result.times > 1
+
+
+def test_recovery_is_when_jobs_are_taken_in_and_finished_again() -> None:
+    second = 1_000_000_000
+    events = [(1, "ack"), (2, "end"), (3, "fault"), (4, "healed"), (5, "ack"), (7, "end"), (9, "ack")]
+    history = History(Event(at * second, kind, "j") for at, kind in events)  # type: ignore[arg-type]
+    assert history.recoveries_s() == [3.0]
