@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
 from starlette.applications import Starlette
@@ -142,18 +142,18 @@ def _catalog(settings: Settings, store: Store, registry: Registry) -> Catalog:
 
 
 def _routes(gateway: Gateway) -> Iterator[Route]:
-    operations = (*OPERATIONS, _openapi_operation())
+    operations = (*OPERATIONS, _openapi_operation(gateway.settings.lanes.order))
     for path in dict.fromkeys(operation.path for operation in operations):
         endpoint = Endpoint(gateway, path, [each for each in operations if each.path == path])
         yield Route(path, endpoint)
 
 
-def _openapi_operation() -> Operation:
+def _openapi_operation(lanes: Sequence[str]) -> Operation:
     async def openapi(call: Call) -> Reply:
         return reply
 
     own = Operation("GET", "/openapi.json", openapi, "read", "This description", {200: None}, store=False)
-    reply = json_reply(describe_api((*OPERATIONS, own), version=package.__version__))
+    reply = json_reply(describe_api((*OPERATIONS, own), version=package.__version__, lanes=lanes))
     return own
 
 

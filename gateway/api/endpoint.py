@@ -9,7 +9,7 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.api.bodies import ClientGone, close_slowly
 from gateway.api.call import Call, Gateway
-from gateway.api.operations import ANY_METHOD, Operation
+from gateway.api.operations import ANY_METHOD, DELIVERY_METHODS, Operation
 from gateway.api.problems import Refused, problem_reply
 from gateway.api.reply import Reply, Stream, send_reply
 from gateway.errors import RequestError, StoreError, StoreFull
@@ -22,7 +22,11 @@ class Endpoint:
 
     def __init__(self, gateway: Gateway, path: str, operations: Sequence[Operation]) -> None:
         self.path = path
-        self.operations: Mapping[str, Operation] = {each.method: each for each in operations}
+        self.operations: Mapping[str, Operation] = {
+            method: each
+            for each in operations
+            for method in (DELIVERY_METHODS if each.method == ANY_METHOD else (each.method,))
+        }
         self._gateway = gateway
         allowed = sorted({*self.operations, *(("HEAD",) if "GET" in self.operations else ())})
         self._allow = ((b"allow", ", ".join(allowed).encode()),)
@@ -63,7 +67,7 @@ class Endpoint:
             return problem_reply(Refused(500, "this should not have happened; the gateway's log says more"))
 
     def _operation(self, method: str) -> Operation:
-        found = self.operations.get(ANY_METHOD) or self.operations.get("GET" if method == "HEAD" else method)
+        found = self.operations.get("GET" if method == "HEAD" else method)
         if found is None:
             raise Refused(405, f"{method[:16]} is not for this path", headers=self._allow)
         return found

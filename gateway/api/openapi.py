@@ -9,27 +9,28 @@ from typing import Any, get_args
 import msgspec
 
 from gateway.api.models import Problem
-from gateway.api.operations import ANY_METHOD, Operation
+from gateway.api.operations import ANY_METHOD, DELIVERY_METHODS, Operation
+from gateway.api.refinements import REFINEMENTS, describe_parameter
 from gateway.durations import Duration
 from gateway.limits import Rate
 
 _PATH_VALUE = re.compile(r"\{(\w+)\}")
-_METHODS = ("get", "post")
-"""How a path that takes any method is described: what providers send."""
 
 
-def describe_api(operations: Sequence[Operation], *, version: str) -> dict[str, Any]:
-    """The OpenAPI 3.1 document of the operations."""
+def describe_api(operations: Sequence[Operation], *, version: str, lanes: Sequence[str]) -> dict[str, Any]:
+    """The OpenAPI 3.1 document of the operations, for an installation with these lanes."""
     kinds = _kinds(operations)
     schemas, components = msgspec.json.schema_components(
         kinds, schema_hook=_schema_of, ref_template="#/components/schemas/{name}"
     )
     schema_of = dict(zip(map(str, kinds), schemas, strict=True))
+    for name, more in REFINEMENTS.items():
+        components[name] = _refined(components[name], more)
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
-        methods = _METHODS if operation.method == ANY_METHOD else (operation.method.lower(),)
-        for method in methods:
-            paths.setdefault(operation.path, {})[method] = _describe(operation, method, schema_of)
+        for method in _methods(operation):
+            paths.setdefault(operation.path, {})[method] = _describe(operation, method, schema_of, lanes)
+    _link(paths, operations)
     return {
         "openapi": "3.1.0",
         "info": {"title": "event-gateway", "version": version},
@@ -65,20 +66,50 @@ def _schema_of(kind: type) -> dict[str, Any]:
     raise NotImplementedError(kind)
 
 
-def _describe(operation: Operation, method: str, schema_of: dict[str, Any]) -> dict[str, Any]:
-    name = f"{method}{operation.path}".replace("/", "_").replace("{", "").replace("}", "")
-    out: dict[str, Any] = {"operationId": name, "summary": operation.summary, "responses": {}}
+def _methods(operation: Operation) -> tuple[str, ...]:
+    methods = DELIVERY_METHODS if operation.method == ANY_METHOD else (operation.method,)
+    return tuple(method.lower() for method in methods)
+
+
+def _name(operation: Operation, method: str) -> str:
+    return f"{method}{operation.path}".replace("/", "_").replace("{", "").replace("}", "")
+
+
+def _refined(schema: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """The schema with what a type cannot say; of a property, what is refined stands instead."""
+    return schema | more | {"properties": schema["properties"] | more.get("properties", {})}
+
+
+def _link(paths: dict[str, dict[str, Any]], operations: Sequence[Operation]) -> None:
+    """Says which operations take the id that an answer gives."""
+    for operation in operations:
+        for status, kind in operation.answers.items():
+            names = {field.name for each in _alternatives(kind) for field in msgspec.structs.fields(each)}
+            links = {
+                _name(other, method): {
+                    "operationId": _name(other, method),
+                    "parameters": {value: f"$response.body#/{value}"},
+                }
+                for other in operations
+                for value in _PATH_VALUE.findall(other.path)
+                for method in _methods(other)
+                if value in names and value.endswith("_id")
+            }
+            if links:
+                for method in _methods(operation):
+                    paths[operation.path][method]["responses"][str(status)]["links"] = links
+
+
+def _describe(operation: Operation, method: str, schema_of: dict[str, Any], lanes: Sequence[str]) -> dict[str, Any]:
+    out: dict[str, Any] = {"operationId": _name(operation, method), "summary": operation.summary, "responses": {}}
     parameters = [
-        {"name": each, "in": "path", "required": True, "schema": {"type": "string"}}
-        for each in _PATH_VALUE.findall(operation.path)
-    ]
-    parameters += [
-        {"name": each, "in": "query", "description": text, "schema": {"type": "string"}}
-        for each, text in operation.query.items()
-    ]
-    parameters += [
-        {"name": each, "in": "header", "description": text, "schema": {"type": "string"}}
-        for each, text in operation.headers.items()
+        describe_parameter(each, kind, text, lanes=lanes)
+        for kind, described in (
+            ("path", dict.fromkeys(_PATH_VALUE.findall(operation.path), "")),
+            ("query", operation.query),
+            ("header", operation.headers),
+        )
+        for each, text in described.items()
     ]
     if parameters:
         out["parameters"] = parameters

@@ -57,6 +57,8 @@ class Operation:
 
 
 ANY_METHOD = "*"
+DELIVERY_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+"""What `ANY_METHOD` stands for, HEAD besides: TRACE would show a sender what proxies add."""
 
 _PAGE = {"limit": "how many, 1 to 100 (default 50)", "cursor": "next_cursor of the page before"}
 _JOBS_QUERY = {
