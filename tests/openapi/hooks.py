@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import schemathesis
 from hypothesis import strategies as st
 from schemathesis.specs.openapi.checks import use_after_free
@@ -21,7 +23,7 @@ schemathesis.openapi.format("time-zone", st.sampled_from(("UTC", "Europe/Berlin"
 
 @schemathesis.check
 def gone_after_delete(
-    ctx: schemathesis.CheckContext, response: schemathesis.Response, case: schemathesis.Case
+    ctx: schemathesis.CheckContext, response: schemathesis.Response, case: schemathesis.Case[Any]
 ) -> bool | None:
     """schemathesis's `use_after_free`, but for what a DELETE keeps."""
     return None if case.operation.path in KEPT else use_after_free(ctx, response, case)
