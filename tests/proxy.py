@@ -22,6 +22,8 @@ class Proxy:
         self._pattern = b""
         self._links: set[asyncio.Task[None]] = set()
         self.lost = 0
+        self.delay_s = 0.0
+        """Held back before each reply."""
 
     @property
     def url(self) -> str:
@@ -85,6 +87,8 @@ class Proxy:
                 if doomed.is_set():
                     self.lost += 1
                     return
+                if self.delay_s:
+                    await asyncio.sleep(self.delay_s)
                 writer.write(data)
                 await writer.drain()
 

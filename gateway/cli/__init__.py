@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli import apikeys, bench, config, demo, doctor, health, run, schedules, show
+from gateway.cli import apikeys, bench, config, demo, doctor, health, run, schedules, show, triggers
 from gateway.errors import ConfigError, GatewayError, StoreMismatch, StoreUnavailable
 
 app = typer.Typer(
@@ -38,11 +38,13 @@ app.command()(run.dispatch)
 app.command()(demo.demo)
 app.command()(doctor.doctor)
 app.command()(health.health)
+app.command("hook-url")(triggers.hook_url)
 app.command()(show.plugins)
 app.command()(show.version)
 app.add_typer(apikeys.app, name="apikeys")
 app.add_typer(config.app, name="config")
 app.add_typer(schedules.app, name="schedules")
+app.add_typer(triggers.app, name="triggers")
 app.add_typer(bench.app, name="bench")
 
 

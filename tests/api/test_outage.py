@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,7 @@ from gateway.errors import ConfigError, StoreMismatch
 from gateway.registry import Registry
 from gateway.store.apikeys import create_key
 from tests.api.running import Running, running, settings_for
+from tests.proxy import Proxy
 from tests.servers import Server
 
 JOB = b'{"target":"echo"}'
@@ -153,3 +156,63 @@ async def test_unopened_application_opens_its_store_by_itself(
         assert [answer.status_code for answer in answers] == [202] * 5
     finally:
         await store.aclose()
+
+
+def signed(body: bytes, guid: str) -> dict[str, str]:
+    """The headers of a delivery from GitHub."""
+    mac = hmac.new(b"the-secret", body, hashlib.sha256).hexdigest()
+    return {"X-Hub-Signature-256": f"sha256={mac}", "X-GitHub-Event": "push", "X-GitHub-Delivery": guid}
+
+
+async def test_delivery_is_503_when_redis_is_away_and_one_set_of_jobs_when_it_is_sent_again(
+    own_server: Server, tmp_path: Path
+) -> None:
+    body = b'{"ref":"main"}'
+    async with running(settings_for(tmp_path, own_server.url, "t")) as api:
+        await until_accepted(api)
+        before = await api.queued()
+        own_server.kill()
+        answer = await api.client.post("/hooks/github", content=body, headers=signed(body, "g-1"))
+        assert answer.status_code == 503
+        assert int(answer.headers["retry-after"]) >= 1
+        own_server.start()
+        await until(api, 200, "GET", "/readyz")
+        first = await api.client.post("/hooks/github", content=body, headers=signed(body, "g-1"))
+        again = await api.client.post("/hooks/github", content=body, headers=signed(body, "g-1"))
+        assert (first.status_code, again.json()["duplicate"]) == (202, True)
+        assert await api.queued() in (2, before + 2)  # what was there before may be lost with the server's memory
+
+
+async def test_delivery_whose_reply_was_lost_makes_one_set_of_jobs(tmp_path: Path) -> None:
+    body = b'{"ref":"main"}'
+    with Server() as server:
+        async with Proxy(server) as proxy, running(settings_for(tmp_path, proxy.url, "t")) as api:
+            await until_accepted(api)
+            proxy.lose_reply_to("refs-are-lost")
+            lost = b'{"ref":"refs-are-lost"}'
+            answer = await api.client.post("/hooks/github", content=lost, headers=signed(lost, "g-1"))
+            assert answer.status_code == 202
+            assert proxy.lost == 1
+            assert await api.queued() == 1 + 2
+            assert (await api.client.post("/hooks/github", content=body, headers=signed(body, "g-2"))).json()["jobs"]
+
+
+async def test_deliveries_are_acknowledged_within_a_second_when_redis_is_slow_and_nobody_works(tmp_path: Path) -> None:
+    """No dispatcher runs here; every reply of Redis comes 100 ms late."""
+    with Server() as server:
+        async with Proxy(server) as proxy, running(settings_for(tmp_path, proxy.url, "t")) as api:
+            await until_accepted(api)
+            proxy.delay_s = 0.1
+
+            async def deliver(at: int) -> float:
+                body = b'{"ref":"r%d"}' % at
+                began_s = time.monotonic()
+                event = "push" if at % 5 else "star"  # one in five goes nowhere, and is written down first
+                headers = signed(body, f"g-{at}") | {"X-GitHub-Event": event}
+                answer = await api.client.post("/hooks/github", content=body, headers=headers)
+                assert answer.status_code == 202
+                return time.monotonic() - began_s
+
+            assert max(await asyncio.gather(*(deliver(at) for at in range(20)))) < 1.0
+            proxy.delay_s = 0.0
+            assert await api.queued() == 1 + 16 * 2

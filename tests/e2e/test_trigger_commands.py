@@ -1,0 +1,67 @@
+"""`gateway triggers test` and `gateway hook-url` against a running gateway."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+from tests.e2e.installation import Installation
+
+MORE = """
+[targets.show]
+executor = "command"
+argv = ["cat"]
+
+[triggers.repo]
+verifier = "github"
+secrets = ["s3cret"]
+[[triggers.repo.routes]]
+when = "headers.\\"x-github-event\\" == 'push'"
+target = "show"
+
+[triggers.chat]
+verifier = "discord"
+secrets = ["03a107bff3ce10be1d70dd18e74bc09967e4d6309ba50d5f1ddc8664125531b8"]
+[[triggers.chat.routes]]
+target = "show"
+"""
+
+
+def gateway(here: Installation, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "gateway", *arguments],
+        cwd=here.folder,
+        env={name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")} | environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_delivery_is_signed_sent_and_queued(installation: Installation) -> None:
+    installation.configure(more=MORE)
+    installation.up()
+    base = str(installation.client.base_url)
+    (installation.folder / "push.json").write_text('{"ref": "main", "n": 1.0}')
+    put = {"verifier": "stripe", "secrets": ["whsec_another"], "routes": [{"target": "show"}]}
+    assert installation.client.put("/triggers/late", json=put).status_code == 201
+    for name in ("repo", "late"):
+        done = gateway(installation, "triggers", "test", name, "--file", "push.json", "--event", "push", "--to", base)
+        assert (done.returncode, done.stderr) == (0, "202 Accepted\n")
+        job_id = json.loads(done.stdout)["jobs"][0]["job_id"]
+        assert installation.ended(job_id)["result"] == {"ref": "main", "n": 1.0}
+    done = gateway(installation, "triggers", "test", "chat", "--file", "push.json", "--to", base)
+    assert (done.returncode, done.stdout) == (os.EX_CONFIG, "")
+    assert "public key" in done.stderr
+
+
+def test_hook_url_is_what_to_paste(installation: Installation) -> None:
+    installation.configure(more=MORE)
+    base = {"GATEWAY_GATEWAY_PUBLIC_URL": "https://hooks.example/base/"}
+    done = gateway(installation, "hook-url", "repo", **base)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "https://hooks.example/base/hooks/repo\n", "")
+    done = gateway(installation, "hook-url", "nothing")
+    assert done.returncode == 1
+    assert "known: chat, repo" in done.stderr
