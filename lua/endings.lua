@@ -2,12 +2,12 @@
 
 -- A UUIDv7 for a job that this script makes itself: its noise is the SHA-1 of its cause, its last byte the
 -- partition (that of the cause, since the new job lies beside it).
-local function derived_id(cause_id, cause)
+local function derived_id(cause_id, cause, place)
   local noise = redis.sha1hex(cause_id .. ' ' .. cause)
   local ms = string.format('%04x%08x', floor(now_ms / 4294967296), now_ms % 4294967296)
   local variant = string.sub('89ab', tonumber(string.sub(noise, 1, 1), 16) % 4 + 1, tonumber(string.sub(noise, 1, 1), 16) % 4 + 1)
   return string.sub(ms, 1, 8) .. '-' .. string.sub(ms, 9, 12) .. '-7' .. string.sub(noise, 2, 4) .. '-' .. variant
-    .. string.sub(noise, 5, 7) .. '-' .. string.sub(noise, 8, 17) .. string.sub(cause_id, 35, 36)
+    .. string.sub(noise, 5, 7) .. '-' .. string.sub(noise, 8, 17) .. place
 end
 
 local EVENTS = { succeeded = 's', dead = 'd', cancelled = 'c' }
@@ -15,22 +15,30 @@ local CALLBACK_TARGET = 'gateway.callback'
 local CALLBACK_ATTEMPTS = 8
 
 -- Makes the callback job of a job that has just ended, if its client asked to hear of such an end. `error` is
--- JSON text or ''. The new job carries the first one's options, so that nothing of it need still exist.
+-- JSON text or ''. A job's `callback` is the ends that are wanted, and after an `@` the partition (in hex) and key of the
+-- callback job, where they are not the first job's partition and none. The new job carries the first one's options, so
+-- that nothing of it need still exist.
 local function notify(id, job, status, reason, result, error)
-  if not find(job.callback, EVENTS[status], 1, true) then return end
-  local new = derived_id(id, status .. ' ' .. job.token .. ' ' .. text(now_us))
+  local wanted, place, key = match(job.callback, '^(%a*)@?(%x*):?(.*)$')
+  if not find(wanted, EVENTS[status], 1, true) then return end
+  local new = derived_id(id, status .. ' ' .. job.token .. ' ' .. text(now_us), place ~= '' and place or sub(id, 35, 36))
   local options = match(head_of(id, 2), '\n(.*)\n$') or ''
   local cause = '{"cause":{"job_id":"' .. id .. '","target":"' .. job.target .. '","status":"' .. status
     .. '","attempts":' .. job.attempt .. ',"at_ms":' .. NOW
     .. ',"reason":"' .. reason .. '"' .. (error ~= '' and (',"error":' .. error) or '') .. '}'
     .. (options ~= '' and (',"parent":' .. options) or '') .. '}'
-  local rank = text(100 * SPAN + new_seq())
-  local facts = facts_of({ flags = '', target = CALLBACK_TARGET, lane = job.lane, expires = '', callback = '',
-    max = CALLBACK_ATTEMPTS, rank = rank, created = NOW, run_at = '', key = '' })
-  call('SET', P .. 'b:' .. new, facts .. '\n' .. cause .. '\n' .. result)
-  make_ready(new, job.lane, CALLBACK_TARGET, '', rank, false)
-  woken = true
+  local body = cause .. '\n' .. result
   call('HSET', P .. 'j:' .. id, 'callback_id', new)
+  if is_elsewhere(new) then
+    post(new, { new, job.lane, CALLBACK_TARGET, key, 0, 0, 0, CALLBACK_ATTEMPTS, '', '', '', 0, body })
+    return
+  end
+  local rank = text(100 * SPAN + new_seq())
+  local facts = facts_of({ flags = key ~= '' and 'k' or '', target = CALLBACK_TARGET, lane = job.lane, expires = '',
+    callback = '', max = CALLBACK_ATTEMPTS, rank = rank, created = NOW, run_at = '', key = key })
+  call('SET', P .. 'b:' .. new, facts .. '\n' .. body)
+  make_ready(new, job.lane, CALLBACK_TARGET, key, rank, false)
+  woken = true
   bump('submitted', job.lane, CALLBACK_TARGET)
   if followed then tell('accepted', new, job.lane, CALLBACK_TARGET) end
 end

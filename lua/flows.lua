@@ -378,4 +378,5 @@ local function commit()
   tell_waiters()
   if #events > 0 then write_events() end
   if woken then wake_one() end
+  if posted then wake_forwarder() end
 end

@@ -18,6 +18,8 @@
 --                         `~revision` moves with every change (control partition)
 --   schedule:<name> HASH  definition payload revision timing source slot created updated last job (docs/schedules.md)
 --   idem:<hash>   STRING  job id, a space, fingerprint
+--   outbox        ZSET    ids of jobs that belong to other partitions, by when they are to be handed over in ms
+--   o:<id>        STRING  MessagePack: when it was submitted in ms, and the submit
 --   seq           STRING  rank sequence       stats, conf HASH counters; schema, lanes, pauses
 --   waiting       HASH    pending jobs by lane, and by lane:target
 --   dispatcher:<id> HASH  last claim: nonce, ids
@@ -175,6 +177,26 @@ local function log_line(kind, attempt, rest)
 end
 
 local woken = false -- is there work that was not there before?
+
+local HERE = tonumber(string.match(P, ':(%d+)}:$'))
+local posted = false -- is there something new in the outbox?
+
+-- Does a job of that id lie in another partition? The last byte of an id says in which.
+local function is_elsewhere(id) return tonumber(string.sub(id, 35, 36), 16) ~= HERE end
+
+-- Keeps a submit (as lua/submit.lua takes it) of a job that lies in another partition, until a dispatcher has handed it
+-- over there (docs: redis).
+local function post(id, values)
+  call('SET', P .. 'o:' .. id, cmsgpack.pack({ now_ms, values }))
+  call('ZADD', P .. 'outbox', now_ms, id)
+  posted = true
+end
+
+-- Asks the dispatcher that was last alive to hand over what is in the outbox; a hint, behind which all of them look.
+local function wake_forwarder()
+  local last = call('ZRANGE', P .. 'dispatchers', -1, -1)[1]
+  if last then call('SPUBLISH', P .. 'wake:' .. last, 'forward') end
+end
 
 -- What the log says of the attempt that a job is in, if it is in one: when it started, and where.
 local function of_attempt(job)

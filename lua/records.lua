@@ -11,7 +11,7 @@
 -- Times and delays are in ms, '' where there is none. Flags: c it has a callback, k a key, x it expires, s it is a
 -- suspect, q its cancellation is asked for, o its facts are its own: no longer those that it was submitted with.
 
-local FACTS = '^(%a*)|([^|]*)|([^|]*)|(%d*)|(%a*)|(%d+)|(%d+)|(%d*)|(.*)|(%d+)$'
+local FACTS = '^(%a*)|([^|]*)|([^|]*)|(%d*)|([^|]*)|(%d+)|(%d+)|(%d*)|(.*)|(%d+)$'
 local STATE = '^(%a+)|([^|]*)|(%d+)|(%d*)|(%d*)|(%d*)|(.*)$'
 local HEAD_BYTES = 1024 -- longer than most facts are
 local match, sub, find = string.match, string.sub, string.find

@@ -1,9 +1,10 @@
 -- Takes jobs in: each gets its record, body, place (lane or due) and idempotency key, or is told which earlier
--- job it repeats. A repeat of the same job id is the first one again, so a lost reply may be resent.
+-- job it repeats. A repeat of the same job id is the first one again, so a lost reply may be resent. A job that lies in
+-- another partition goes to the outbox, in the same step.
 --
 -- KEYS  1 prefix
 -- ARGV  1 a MessagePack array, of each job in turn 13 values: id, lane, target, key, priority (-100..100), delay ms, expires ms (0: never),
---       max attempts, callback events (of s d c, or ''), idempotency hash (or ''), fingerprint, window ms, body
+--       max attempts, callback (ends of s d c, @ partition : key; or ''), idempotency hash (or ''), fingerprint, window ms, body
 -- Returns  MessagePack, per job 3: verdict (accepted, duplicate, conflict, full), job id, status (gone: its
 --       record is no more)
 local values = flat(1, 13)
@@ -21,13 +22,16 @@ local function are_names(lane, target, key)
   end
   return key == '' or not find(key, '\n', 1, true)
 end
+local function is_callback(text)
+  return not find(text, '[^sdc]') or match(text, '^[sdc]+@%x%x:[^|\n]*$')
+end
 for i = 1, count do
   local id, lane, target, key, priority, delay, expires, attempts, callback, hash, fingerprint, window, body =
     unpack(values, 13 * i - 12, 13 * i)
   if not texts(id, lane, target, key, callback, hash, fingerprint, body) then
     return redis.error_reply('ERR submit: a value of job ' .. i .. ' has the wrong type')
   end
-  if not are_names(lane, target, key) or find(callback, '[^sdc]') then
+  if not are_names(lane, target, key) or not is_callback(callback) then
     return redis.error_reply('ERR submit: a name of job ' .. i .. ' holds what would end it')
   end
   if not (whole(priority, -100) and priority <= 100 and whole(delay, 0) and whole(expires, 0) and whole(attempts, 1)
@@ -65,6 +69,12 @@ for i = 1, count do
     unpack(values, 13 * i - 12, 13 * i)
   local status = here[id] or there > 0 and status_of(id)
   local reply = status and { 'accepted', id, status } or repeated(hash, fingerprint)
+  if reply and reply[1] == 'duplicate' and reply[2] == id then reply[1] = 'accepted' end -- elsewhere, by a first call
+  if not reply and is_elsewhere(id) then
+    post(id, { unpack(values, 13 * i - 12, 13 * i) })
+    if hash ~= '' then call('SET', P .. 'idem:' .. hash, id .. ' ' .. fingerprint, 'PX', window) end
+    reply = { 'accepted', id, delay > 0 and 'scheduled' or 'pending' }
+  end
   if not reply and delay == 0 and room(lane) <= 0 then reply = { 'full', id, '' } end
   if not reply then
     if not seq then seq = call('INCRBY', P .. 'seq', count) - count end

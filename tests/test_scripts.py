@@ -24,7 +24,7 @@ from tests.store.site import LANES, LEASE_MS, Site
 FILES = sorted(lua_directory().glob("*.lua"))
 SHARED = {*PRELUDE, *(part for parts in PARTS.values() for part in parts)}
 NAMES = [file.stem for file in FILES if file.stem not in SHARED]
-NEW_WORK = {"submit", "schedule_fire", "delivery_record"}
+NEW_WORK = {"submit", "schedule_fire", "delivery_record", "forward"}
 """What must be refused when the server is full: everything else ends work, or makes room."""
 
 JOB_ID = "01a22780-5329-7d03-8458-4c0287d2a700"
@@ -44,6 +44,8 @@ def flat(*items: Sequence[object]) -> bytes:
 
 GOOD: dict[str, list[Arg]] = {
     "submit": [flat(JOB, KEYED)],
+    "forward": [5, msgspec.msgpack.encode(KEYED)],
+    "outbox": [10, 1000, pack((JOB_ID,))],
     "claim": ["d", "d.9", 3, 1000, 1, 10, 1000, "low", 0, 0],
     "settle": [flat((JOB_ID, "1:d.1")), pack(SETTLED)],
     "extend": ["d", 1000, 1000, pack((JOB_ID, "1:d.1"))],
@@ -100,6 +102,8 @@ REQUIRED = {name: len(args) for name, args in GOOD.items()} | {
 }
 NUMERIC: dict[str, Sequence[int]] = {
     "claim": (2, 3, 4, 5, 6),
+    "forward": (0,),
+    "outbox": (0, 1),
     "extend": (1, 2),
     "delivery_record": (0, 3),
     "reap": (0, 1),
@@ -125,11 +129,22 @@ NUMERIC: dict[str, Sequence[int]] = {
 BATCHES: dict[str, tuple[int, tuple[object, ...]]] = {
     "settle": (1, SETTLED),
     "extend": (3, (JOB_ID, "1:d.1")),
+    "outbox": (2, (JOB_ID,)),
     "schedule_fire": (13, (JOB_ID, 60_000)),
 }
 FLAT: dict[str, tuple[object, ...]] = {"submit": KEYED, "settle": (JOB_ID, "1:d.1")}
 """Scripts whose first argument holds the values of all jobs in one array: those of one job."""
+MISTYPED_SUBMITS: list[list[Arg]] = [
+    [5, msgspec.msgpack.encode((*KEYED[:at], True, *KEYED[at + 1 :]))] for at in range(len(KEYED))
+]
 OTHERWISE: dict[str, list[list[Arg]]] = {
+    "forward": [
+        [5, msgspec.msgpack.encode(KEYED), 5],
+        [5, b"\xc1"],
+        [5, msgspec.msgpack.encode(7)],
+        [5, msgspec.msgpack.encode(KEYED[:-1])],
+        *MISTYPED_SUBMITS,
+    ],
     "purge": [[JOB_ID] * 1001],
     "replay_end": [["r", "running"]],
     "await_end": [["p", "sleep", JOB_ID]],

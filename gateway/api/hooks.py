@@ -62,7 +62,7 @@ async def submit_matches(
 ) -> tuple[list[Submission], list[Submitted]]:
     """The jobs of a delivery, all of them or none; raises StoreError."""
     jobs = delivery_submissions(trigger.name, matches, call.gateway.catalog, now_s=now_s)
-    submitted = await call.in_time(lambda: call.gateway.store.submit(jobs))
+    submitted = await call.in_time(lambda: call.gateway.store.submit_together(jobs))
     if any(each.verdict == "full" for each in submitted):
         raise StoreFull("a lane is full; send the delivery again")
     announce(call, jobs, submitted, now_s=now_s)

@@ -17,6 +17,7 @@ from gateway.dispatch.claims import ClaimLoop
 from gateway.dispatch.failures import first_failure
 from gateway.dispatch.leases import Held, LeaseKeeper
 from gateway.dispatch.metrics import DispatchMetrics
+from gateway.dispatch.outbox import Forwarder
 from gateway.dispatch.progress import Progress
 from gateway.dispatch.replays import carry_replays
 from gateway.dispatch.schedules import Scheduler
@@ -108,6 +109,9 @@ class Dispatcher:
             )
             for worker in self._workers
         ]
+        # with one partition there is nowhere to hand anything over to
+        partitions = range(store.partitions) if store.partitions > 1 else ()
+        self._forwarders = {partition: Forwarder(store, partition, rng=rng) for partition in partitions}
         self._progress = Progress(self._workers)
         runner.report = self._progress.report
         self._registrations = Registrations(store, registry, rng=rng)
@@ -149,12 +153,14 @@ class Dispatcher:
                 self._store.keyspaces,
                 on_wake=self._wake,
                 on_cancel=lambda job_id: self._attempts.end(job_id, "cancelled"),
+                on_posted=self._posted,
             ),
             carry_replays(self._store, idle_s=1.0, rng=self._rng),
             self._scheduler().run(),
             self._progress.run(),
             self._registrations.run(),
         ]
+        work += [forwarder.run() for forwarder in self._forwarders.values()]
         for loop, worker in zip(self._loops, self._workers, strict=True):
             work.append(loop.run())
             work.append(reap(worker, max_stalls=gateway.max_stalls, every_s=reap_s, rng=self._rng))
@@ -232,6 +238,10 @@ class Dispatcher:
 
     def _wake(self, partition: int) -> None:
         self._loops[partition].wake()
+
+    def _posted(self, partition: int) -> None:
+        if (forwarder := self._forwarders.get(partition)) is not None:
+            forwarder.wake()
 
     def _held(self) -> list[Held]:
         return [(it.claimed.partition, job_id, it.claimed.token) for job_id, it in list(self._attempts.held.items())]

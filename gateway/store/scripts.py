@@ -21,14 +21,14 @@ PRELUDE = ("prelude", "records", "flows", "endings")
 """What every script begins with, in this order."""
 
 PARTS = {
-    **dict.fromkeys(("submit", "schedule_fire"), ("intake",)),
+    **dict.fromkeys(("submit", "schedule_fire", "forward"), ("intake",)),
     **dict.fromkeys(("list", "list_queued", "replay_some"), ("places",)),
     **dict.fromkeys(("lookup", "targets"), ("reasons",)),
     **dict.fromkeys(("repair_jobs", "repair_index", "repair_flows", "repair_lane"), ("repairs",)),
 }
 """What a few scripts share, and begin with after the prelude."""
 
-_REFUSED_AT_MAXMEMORY = {"submit", "schedule_fire", "delivery_record"}
+_REFUSED_AT_MAXMEMORY = {"submit", "schedule_fire", "delivery_record", "forward"}
 """Scripts that bring new work: without `allow-oom` the server refuses them when it is full, and nothing else."""
 
 

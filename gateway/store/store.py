@@ -8,14 +8,15 @@ import random
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, cast
 
+import msgspec
 from redis.exceptions import RedisError
 
 from gateway.errors import NotFound, StoreError, StoreMismatch, StoreUnavailable, WrongState
-from gateway.jobs import Submission, Submitted
+from gateway.jobs import CALLBACK_TARGET, Callback, Submission, Submitted
 from gateway.keys import JobIds, Keyspace, hashed_partition, partition_of
 from gateway.secret import Secret
 from gateway.signing import SigningKey
@@ -24,6 +25,7 @@ from gateway.store.connection import connect, store_error
 from gateway.store.records import Found, parse_lookup
 from gateway.store.scripts import Arg, run
 from gateway.store.submitter import Submitter
+from gateway.submission.request import host_key
 
 T = TypeVar("T")
 
@@ -67,7 +69,9 @@ class Store:
         self._signing_keys: tuple[tuple[Secret, float], ...] = ()
         self._flows: dict[str, dict[str, int]] = {}
         self._rules = ("", "")
-        self._submitters = [Submitter(client, keyspace.prefix) for keyspace in self.keyspaces]
+        self._submitters = [
+            Submitter(client, keyspace.prefix, place_of=self._callback_place) for keyspace in self.keyspaces
+        ]
 
     @classmethod
     async def open(
@@ -212,12 +216,44 @@ class Store:
                 out[index] = submitted
         return [submitted for submitted in out if submitted is not None]
 
+    async def submit_together(self, jobs: Sequence[Submission]) -> list[Submitted]:
+        """Takes jobs in, all of them or none in one step, wherever they lie; those of other partitions than the first
+        one's are handed over by a dispatcher. Raises as `submit` does."""
+        home = self._partition(jobs[0].job_id)
+        answers = await self._submitters[home].submit(jobs)
+        return [
+            await self._find_repeated(job, answer)
+            if answer.verdict == "duplicate" and self._partition(answer.job_id) != home
+            else answer
+            for job, answer in zip(jobs, answers, strict=True)
+        ]
+
+    async def _find_repeated(self, job: Submission, answer: Submitted) -> Submitted:
+        """What stands for a job of another partition that was accepted before: only there its state is known.
+
+        It may not have been handed over yet, so it is submitted there under its first id, which makes it at most once.
+        """
+        first = (await self.submit([replace(job, job_id=answer.job_id)]))[0]
+        if first.verdict == "accepted" and first.status == "dead":
+            # a dead copy frees a delivery's id: its own partition decides whether another one has come since
+            return (await self.submit([job]))[0]
+        return msgspec.structs.replace(first, verdict="duplicate") if first.verdict == "accepted" else first
+
+    def _callback_place(self, callback: Callback) -> str:
+        """The partition and key of a job's callback: those of its host, since hosts have limits of their own."""
+        try:
+            key = host_key(callback.url)
+        except ValueError:
+            return ""
+        partition = self.pinned_partition(CALLBACK_TARGET, key)
+        return "" if partition is None else f"@{partition:02x}:{key}"
+
     async def find(self, job_id: str) -> Found:
         """The record and timeline of a job; raises NotFound."""
         found = (await self.find_many([job_id]))[0]
         if found is None:
             raise NotFound(f"no job with the id {job_id!r}")
-        return found
+        return await self._with_callback(found)
 
     async def find_many(self, job_ids: Sequence[str], *, short: bool = False) -> list[Found | None]:
         """The records of many jobs, in order; None where there is none. `short`: without payload and result."""
@@ -225,10 +261,23 @@ class Store:
         for job_id in job_ids:
             groups.setdefault(self._partition(job_id), []).append(job_id)
         found: dict[str, Found | None] = {}
-        for partition, ids in groups.items():
-            reply = await self._run("lookup", self.keyspaces[partition], ["short" if short else "whole", *ids])
+
+        async def look_up(keyspace: Keyspace) -> None:
+            ids = groups[keyspace.partition]
+            reply = await self._run("lookup", keyspace, ["short" if short else "whole", *ids])
             found.update(zip(ids, parse_lookup(ids, reply), strict=True))
+
+        await each_of([self.keyspaces[partition] for partition in groups], look_up)
         return [found[job_id] for job_id in job_ids]
+
+    async def _with_callback(self, found: Found) -> Found:
+        """With the status of its callback, where that lies in another partition."""
+        record = found.record
+        if not record.callback_job_id or record.callback_status or self.partitions == 1:
+            return found
+        callback = (await self.find_many([record.callback_job_id], short=True))[0]
+        status = "pending" if callback is None else callback.record.status.value
+        return replace(found, record=replace(record, callback_status=status))
 
     async def cancel(self, job_id: str) -> Literal["cancelled", "asked"]:
         """Cancels a waiting job at once, asks for it where it runs; raises NotFound, or WrongState if it is over."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 
 import msgspec
@@ -25,8 +25,8 @@ def event_codes(callback: Callback | None) -> str:
     return "".join(_EVENT_CODES[event] for event in callback.events) if callback else ""
 
 
-def submit_values(job: Submission) -> tuple[str | int, ...]:
-    """A submission as the script takes it (lua/submit.lua)."""
+def submit_values(job: Submission, callback_place: str = "") -> tuple[str | int, ...]:
+    """A submission as the script takes it (lua/submit.lua); `callback_place`: where its callback belongs."""
     idem = job.idempotency
     return (
         job.job_id,
@@ -37,7 +37,7 @@ def submit_values(job: Submission) -> tuple[str | int, ...]:
         job.delay_ms,
         job.expires_ms,
         job.max_attempts,
-        event_codes(job.options.callback),
+        event_codes(job.options.callback) + callback_place,
         idem.key_hash if idem else "",
         idem.fingerprint if idem else "",
         idem.window_ms if idem else 0,
@@ -45,15 +45,27 @@ def submit_values(job: Submission) -> tuple[str | int, ...]:
     )
 
 
-def submit_batch(jobs: Sequence[Submission]) -> bytes:
-    """The jobs as the submit script takes them: their values, one job after the other, in one array."""
-    return msgspec.msgpack.encode(list(chain.from_iterable(map(submit_values, jobs))))
+def submit_batch(jobs: Sequence[Submission], place_of: Callable[[Callback], str] = lambda callback: "") -> bytes:
+    """The jobs as the submit script takes them: their values, one job after the other, in one array.
+
+    `place_of` says where the callback of a job belongs: `@<partition in hex>:<key>`, or nothing.
+    """
+    return msgspec.msgpack.encode(list(chain.from_iterable(submit_values(job, _place(job, place_of)) for job in jobs)))
+
+
+def _place(job: Submission, place_of: Callable[[Callback], str]) -> str:
+    callback = job.options.callback
+    return "" if callback is None else place_of(callback)
 
 
 class Submitter:
-    """Submits into one partition, one script call at a time; adds no wait, since an idle one sends at once."""
+    """Submits into one partition, one script call at a time; adds no wait, since an idle one sends at once.
 
-    def __init__(self, client: Client, prefix: str) -> None:
+    `place_of` says where the callback of a job belongs: `@<partition in hex>:<key>`.
+    """
+
+    def __init__(self, client: Client, prefix: str, *, place_of: Callable[[Callback], str]) -> None:
+        self._place_of = place_of
         self._client = client
         self._prefix = prefix
         self._waiting: list[tuple[Sequence[Submission], asyncio.Future[list[Submitted]]]] = []
@@ -95,7 +107,7 @@ class Submitter:
         return group
 
     async def _send(self, group: Sequence[tuple[Sequence[Submission], asyncio.Future[list[Submitted]]]]) -> None:
-        batch = submit_batch([job for jobs, _ in group for job in jobs])
+        batch = submit_batch([job for jobs, _ in group for job in jobs], self._place_of)
         try:
             reply = await run(self._client, "submit", self._prefix, [batch])
         except StoreUnavailable:

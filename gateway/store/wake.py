@@ -25,10 +25,12 @@ async def listen(
     *,
     on_wake: Callable[[int], None],
     on_cancel: Callable[[str], None],
+    on_posted: Callable[[int], None] = lambda partition: None,
 ) -> None:
     """Calls `on_wake(partition)` for every wake-up, and for all after each (re)connection; runs until cancelled.
 
-    `on_cancel(job_id)` is called where a running job's cancellation is asked for.
+    `on_cancel(job_id)` is called where a running job's cancellation is asked for, `on_posted(partition)` where
+    something was put into an outbox.
     """
     channels = [(keyspace, keyspace.wake(dispatcher_id)) for keyspace in keyspaces]
     delay_s = _RECONNECT_S[0]
@@ -43,6 +45,8 @@ async def listen(
         word, _, job_id = text.partition(" ")
         if word == "cancel":
             on_cancel(job_id)
+        elif word == "forward":
+            on_posted(keyspace.partition)
         else:
             on_wake(keyspace.partition)
 

@@ -100,6 +100,22 @@ async def test_wake_up_goes_on_to_another_when_the_slots_are_taken_elsewhere(
         stage.go.set()
 
 
+async def test_jobs_of_one_submit_run_at_once_in_whatever_partition_they_lie(shared: Dispatching) -> None:
+    client = shared.client
+    await client.ended(await client.submit("echo"))
+    jobs = [job(partition, "echo", partition) for partition in (1, 0, 3, 2)]
+    began_s = time.monotonic()
+    await client.store.submit_together(jobs)
+    # they are not there before they were handed over
+    await until(lambda: _all_there(client.store, [one.job_id for one in jobs]))
+    assert [(await client.ended(one.job_id)).status for one in jobs] == ["succeeded"] * 4
+    assert time.monotonic() - began_s < 1.5, "nobody was told of the outbox, and a poll found them"
+
+
+async def _all_there(store: Store, job_ids: Sequence[str]) -> bool:
+    return None not in await store.find_many(job_ids)
+
+
 async def test_partition_that_is_away_lends_its_slots_and_gets_its_jobs_later(
     valkey_server: Server, namespace: str
 ) -> None:

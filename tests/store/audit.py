@@ -12,7 +12,7 @@ ENDS = (Status.SUCCEEDED, Status.DEAD, Status.CANCELLED)
 
 
 async def audit(site: Site) -> None:
-    """Fails if a job is listed twice or nowhere, or if figures and counters do not add up."""
+    """Fails if a job is listed twice or nowhere, figures and counters do not add up, or an outbox has half an entry."""
     records = await site.records()
     twice = [job_id for job_id, times in Counter(record.job_id for record in records).items() if times > 1]
     assert not twice, f"listed more than once: {twice}"
@@ -28,6 +28,11 @@ async def audit(site: Site) -> None:
     waiting = sum(by[status] for status in Status if not status.finished)
     assert began == ended + waiting, f"{began} submitted and replayed, {ended} ended, {waiting} under way"
     assert await site.count("evicted") == ended - await site.count("replayed") - sum(by[status] for status in ENDS)
+
+    for keyspace in site.store.keyspaces:
+        posted: list[bytes] = await site.store.client.zrange(f"{keyspace.prefix}outbox", 0, -1)  # type: ignore[assignment]
+        kept = [key async for key in site.store.client.scan_iter(match=f"{keyspace.prefix}o:*", count=1000)]
+        assert sorted(f"{keyspace.prefix}o:".encode() + job_id for job_id in posted) == sorted(kept)
 
 
 async def _timers(site: Site) -> int:
