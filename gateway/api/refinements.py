@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gateway.apikeys import SCOPES
+from gateway.deliveries import VERDICTS
 from gateway.jobs import Reason, Status
 from gateway.store.follower import KINDS
 
@@ -77,6 +78,7 @@ _PARAMETERS: dict[tuple[str, str], dict[str, Any]] = {
     ("query", "status"): {"type": "string", "enum": [*(status.value for status in Status), ""]},
     ("query", "reason"): {"type": "string", "enum": [*(reason.value for reason in Reason), ""]},
     ("query", "type"): {"type": "string", "pattern": f"^(({_KIND})(,({_KIND}))*)?$"},
+    ("query", "verdict"): {"type": "string", "enum": [*VERDICTS, ""]},
     ("path", "name"): {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"},
     ("header", "Idempotency-Key"): {"type": "string", "minLength": 1, "maxLength": 256},
     ("header", "Last-Event-ID"): {"type": "string", "format": "event-id"},

@@ -15,6 +15,7 @@ BASE = ROOT / "docker-compose.yml"
 OVERLAYS: dict[str, tuple[Path, ...]] = {
     "standalone": (BASE,),
     "ha": (BASE, ROOT / "deploy" / "compose.ha.yml"),
+    "cluster": (BASE, ROOT / "deploy" / "compose.cluster.yml"),
 }
 KEY = "gwk_me_0123456789abcdef0123456789abcdef"
 

@@ -27,6 +27,7 @@ from tests.waiting import until_sync
 
 READY_S = 60.0
 APP = ROOT / "deploy" / "app"
+_SERVER = re.compile(r"\bvalkey-(server|sentinel)\b")
 
 
 class Machine:
@@ -68,16 +69,12 @@ class Machine:
         self, services: Mapping[str, Mapping[str, Any]], configs: Mapping[str, Any]
     ) -> dict[str, Process]:
         """Starts the Valkey servers and sentinels among the services, by their names."""
-        self.servers = {name: self.address(name) for name, each in services.items() if "build" not in each}
-        for name in self.servers:
+        commands = {name: " ".join(each["command"]) for name, each in services.items()}
+        self.servers = {name: self.address(name) for name, text in commands.items() if _SERVER.search(text)}
+        for name in [*self.servers]:
             fixed = [net["ipv4_address"] for net in self._networks(services[name]) if "ipv4_address" in net]
             self.servers |= dict.fromkeys(fixed, self.servers[name])
-        started = {}
-        for name, service in services.items():
-            text = " ".join(service["command"])
-            if "valkey-server" in text or "valkey-sentinel" in text:
-                started[name] = self._start_server(name, service, configs)
-        return started
+        return {name: self._start_server(name, services[name], configs) for name in commands if name in self.servers}
 
     def _start_server(self, name: str, service: Mapping[str, Any], configs: Mapping[str, Any]) -> Process:
         data = self._folder / name
@@ -98,6 +95,8 @@ class Machine:
             command.append(self.here(word, self.servers))
         if command[0] == "valkey-server":
             command += ["--bind", bound]
+        if "--cluster-enabled" in command:
+            command += ["--cluster-announce-ip", bound]  # as above
         return self._run(command, data, name, {})
 
     def run(self, program: Program) -> Process:

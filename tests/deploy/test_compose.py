@@ -97,6 +97,17 @@ def test_sentinels_are_three_and_two_must_agree() -> None:
     assert [name for name, each in project["services"].items() if "--replicaof" in each["command"]]
 
 
+def test_cluster_has_three_primaries_with_a_replica_each() -> None:
+    project = load(OVERLAYS["cluster"])
+    nodes = {name: each for name, each in project["services"].items() if "--cluster-enabled" in each["command"]}
+    addresses = {each["networks"]["cluster"]["ipv4_address"] for each in nodes.values()}
+    assert len(nodes) == len(addresses) == 6
+    script = project["services"]["cluster"]["command"][-1]
+    assert all(f"{address}:6379" in script for address in addresses)
+    assert "--cluster-replicas 1" in script
+    assert "valkey" not in project["services"], "the single server would run for nothing"
+
+
 def test_compose_asks_for_an_api_key_where_there_is_none() -> None:
     with pytest.raises(MissingVariable, match="GATEWAY_API_KEY is not set"):
         load([BASE], environ={})

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -36,7 +38,9 @@ def test_compose_starts_what_runs_a_job(name: str, tmp_path: Path) -> None:
     project = compose.load(files)
     gateway, dispatcher = sorted(from_compose(name, files), key=lambda each: each.role, reverse=True)
     with Machine(tmp_path) as machine:
-        machine.start_servers(project["services"], project.get("configs", {}))
+        servers = machine.start_servers(project["services"], project.get("configs", {}))
+        if name == "cluster":
+            join(machine, project["services"], list(servers))
         running = [(program, machine.run(program)) for program in (gateway, dispatcher)]
         for program, process in running:
             machine.await_ready(program, process)
@@ -71,6 +75,25 @@ def test_ha_overlay_goes_on_when_its_primary_is_killed(tmp_path: Path) -> None:
         assert not any(process.ended for _, process in running.values())
 
 
+def join(machine: Machine, services: dict[str, Any], nodes: list[str]) -> None:
+    """What the service `cluster` has `valkey-cli --cluster create` do: three primaries, and a replica for each."""
+    written = re.findall(r"172\.30\.0\.\d+(?=:6379)", services["cluster"]["command"][-1])
+    addresses = [machine.servers[address] for address in written]
+    assert len(addresses) == len(nodes) == 6
+    clients = [redis.Redis(address, 6379, socket_timeout=5, decode_responses=True) for address in addresses]
+    for client in clients[1:]:
+        client.execute_command("CLUSTER MEET", addresses[0], 6379)
+    bounds = [0, 5461, 10923, 16384]
+    for at, client in enumerate(clients[:3]):
+        client.execute_command("CLUSTER ADDSLOTSRANGE", bounds[at], bounds[at + 1] - 1)
+    until_sync(lambda: all(client.execute_command("CLUSTER INFO")["cluster_state"] == "ok" for client in clients[:3]))
+    until_sync(lambda: all(client.execute_command("CLUSTER INFO")["cluster_known_nodes"] == "6" for client in clients))
+    for at, client in enumerate(clients[3:]):
+        client.execute_command("CLUSTER REPLICATE", clients[at].execute_command("CLUSTER MYID"))
+    for client in clients:
+        client.close()
+
+
 def knows_the_others(sentinel: str) -> bool:
     """Whether a sentinel has heard of the replica and the two other sentinels: until then it cannot act."""
     with redis.Redis(sentinel, 26379, socket_timeout=2, decode_responses=True) as client:
@@ -78,7 +101,7 @@ def knows_the_others(sentinel: str) -> bool:
     return (facts["slaves"], facts["sentinels"]) == (1, 3)
 
 
-@pytest.mark.parametrize("cluster", [False])
+@pytest.mark.parametrize("cluster", [False, True])
 def test_terraform_starts_what_runs_a_job(cluster: bool, tmp_path: Path) -> None:
     """Against a Valkey that knows the module's user, with its rights; it speaks no TLS, so the scheme loses an `s`."""
     found = terraform.read(terraform.MODULE)

@@ -78,7 +78,7 @@ def test_example_gives_what_the_module_asks_for() -> None:
     assert outputs <= set(AWS.outputs)
 
 
-@pytest.mark.parametrize("cluster_mode", [False])
+@pytest.mark.parametrize("cluster_mode", [False, True])
 def test_environment_is_understood_with_either_redis(cluster_mode: bool, tmp_path: Path) -> None:
     for program in programs(AWS, var_cluster_mode=cluster_mode, **GIVEN):
         settings = load(program.environment, tmp_path)
