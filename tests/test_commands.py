@@ -140,7 +140,7 @@ async def test_schedules_fit_a_terminal_and_are_not_cut(tmp_path: Path, valkey_s
     assert done.returncode == 0, done.stderr
     lines = [line.rstrip() for line in done.stdout.splitlines()]
     assert max(map(len, lines)) <= 80
-    row = r"  nightly-report +30 2 1 1 \* +report-all +\d{4}-01-01 01:30:00Z +active"
+    row = r" nightly-report +30 2 1 1 \* +report-all +\d{4}-01-01 01:30:00Z +active"
     at = next(at for at, line in enumerate(lines) if re.fullmatch(row, line))
     assert lines[at + 1].split() == ["Europe/Berlin"]
     assert lines[at + 2].split() == ["rest", "30", "2", "1", "1", "*", "report-all", "paused"]

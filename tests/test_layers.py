@@ -53,7 +53,7 @@ CALLS_OUT = {
     "gateway.health": "asks the processes of this machine",
 }
 FOR_USERS = ("gateway.client", "gateway.testing")
-"""For users' programs and tests: of ours, only the demo plays a user."""
+"""For users' programs and tests: of ours, only commands play a user."""
 
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "base", "misc", "shared", "lib"}
 
@@ -148,7 +148,7 @@ def outgoing(known: Known) -> Iterator[str]:
 def users_parts(known: Known) -> Iterator[str]:
     """Modules of the product that import what is there for its users."""
     for module in known.values():
-        if not is_within(module.name, *FOR_USERS, "gateway.cli.demo"):
+        if not is_within(module.name, *FOR_USERS, "gateway.cli"):
             for other, line in imported_modules(module, known):
                 if is_within(other, *FOR_USERS):
                     yield f"{module.place(line)} imports {other}"

@@ -1,7 +1,4 @@
-"""The `gateway` command.
-
-Exit codes: 0 well, 1 failed, 2 wrong usage, 69 Redis is away, 78 the configuration is wrong.
-"""
+"""The `gateway` command; docs/cli.md has its exit codes."""
 
 from __future__ import annotations
 
@@ -11,41 +8,51 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli import apikeys, bench, config, demo, doctor, health, run, schedules, show, triggers
-from gateway.errors import ConfigError, GatewayError, StoreMismatch, StoreUnavailable
+import gateway
+from gateway.cli.subcommands import Subcommands
+from gateway.errors import (
+    ConfigError,
+    GatewayError,
+    NotAllowed,
+    StoreMismatch,
+    StoreUnavailable,
+    Unavailable,
+    WaitTimeout,
+)
 
 app = typer.Typer(
     name="gateway",
+    cls=Subcommands,
     help="A serverless-style event gateway: webhooks and jobs into Redis priority lanes, run by executor plugins.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=True,
 )
 
+EXIT_CODES: dict[type[GatewayError], int] = {
+    ConfigError: os.EX_CONFIG,
+    StoreMismatch: os.EX_CONFIG,
+    NotAllowed: os.EX_NOPERM,
+    StoreUnavailable: os.EX_UNAVAILABLE,
+    Unavailable: os.EX_UNAVAILABLE,
+    WaitTimeout: os.EX_TEMPFAIL,
+}
+"""By the kind of error; any other is 1. A job that was waited for and did not succeed is 3, wrong usage 2."""
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(gateway.__version__)
+        raise typer.Exit
+
 
 @app.callback()
 def command(
     version: Annotated[
-        bool, typer.Option("--version", callback=show.version_flag, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """What stands before every subcommand."""
-
-
-app.command()(run.up)
-app.command()(run.serve)
-app.command()(run.dispatch)
-app.command()(demo.demo)
-app.command()(doctor.doctor)
-app.command()(health.health)
-app.command("hook-url")(triggers.hook_url)
-app.command()(show.plugins)
-app.command()(show.version)
-app.add_typer(apikeys.app, name="apikeys")
-app.add_typer(config.app, name="config")
-app.add_typer(schedules.app, name="schedules")
-app.add_typer(triggers.app, name="triggers")
-app.add_typer(bench.app, name="bench")
 
 
 def main() -> None:
@@ -59,6 +66,4 @@ def main() -> None:
 
 def exit_code(error: GatewayError) -> int:
     """What the command exits with for an error of ours."""
-    if isinstance(error, (ConfigError, StoreMismatch)):
-        return os.EX_CONFIG
-    return os.EX_UNAVAILABLE if isinstance(error, StoreUnavailable) else 1
+    return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1)

@@ -1,15 +1,20 @@
-"""`gateway config`: is the configuration right?"""
+"""`gateway config`: checks, shows and begins a configuration."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 import typer
 
-from gateway.cli.environment import Imports, load_settings
+from gateway.cli.environment import Imports, load_settings, where_from
+from gateway.cli.printing import print_facts, print_json, print_table, printable
+from gateway.cli.writing import beginning, named, sections, toml
 from gateway.errors import ConfigError
 from gateway.registry import Registry, Target
 from gateway.registry.declared import with_declared
@@ -18,32 +23,81 @@ from gateway.registry.schedules import make_file_schedule
 from gateway.registry.sources import make_trigger
 from gateway.registry.targets import check_runnable
 from gateway.settings import Settings
+from gateway.settings.loading import FILE
 
-app = typer.Typer(help="Checks the configuration.", no_args_is_help=True)
+app = typer.Typer(help="Checks, shows and begins a configuration.", no_args_is_help=True)
 
-
-@app.callback()
-def config() -> None:
-    """Checks the configuration."""
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command()
-def check(imports: Imports = None) -> None:
+def check(imports: Imports = None, as_json: AsJson = False) -> None:
     """Reads the environment and gateway.toml, loads the plugins, and lets each executor look at its targets."""
     settings = load_settings(imports)
     make_importable(settings)
     settings = with_declared(settings)
     found = list(faults(settings))
-    for fault in found:
-        print(f"gateway: {fault}", file=sys.stderr)
+    if as_json:
+        told = [{"place": fault.place, "detail": fault.detail} for fault in found]
+        names = ("targets", "triggers", "schedules")
+        print_json({"well": not found, "faults": told, **{name: len(getattr(settings, name)) for name in names}})
+    else:
+        for fault in found:
+            print(f"gateway: {fault}", file=sys.stderr)
     if found:
         raise typer.Exit(os.EX_CONFIG)
+    if as_json:
+        return
     counts = (
         _count(len(settings.targets), "target"),
         _count(len(settings.triggers), "trigger"),
         _count(len(settings.schedules), "schedule"),
     )
     print(f"{settings.source}: {', '.join(counts)}, all well")
+
+
+@app.command()
+def show(imports: Imports = None, as_json: AsJson = False) -> None:
+    """Prints what is in force and where it comes from; secrets are hidden."""
+    settings = with_declared(load_settings(imports))
+    came = where_from()
+    values = list(sections(settings))
+    if as_json:
+        keys = [{"section": s, "key": key, "value": value, "from": came[s, key]} for s, key, value in values]
+        print_json({"source": settings.source, "redis": _redis(settings), "settings": keys, **named(settings)})
+        return
+    print_facts({"file": settings.source, "redis": _redis(settings)})
+    rows = [(f"{s}.{key}", "" if value is None else toml(value), came[s, key]) for s, key, value in values]
+    print_table(("key", "value", "from"), rows)
+    for kind, tables in named(settings).items():
+        for name, table in tables.items():
+            print(f"{kind}.{name}  {printable(table)}")
+
+
+@app.command()
+def init(
+    file: Annotated[Path, typer.Argument(help="The file to write.")] = Path(FILE),
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Writes a gateway.toml that runs as it is, and names every key with its default."""
+    try:
+        with file.open("w" if force else "x", encoding="utf-8") as out:
+            out.write(beginning())
+    except FileExistsError as exc:
+        raise ConfigError(str(file), "is there already; give another name, or --force to write over it") from exc
+    except OSError as exc:
+        raise ConfigError(str(file), f"cannot be written: {exc.strerror}") from exc
+    print_json({"written": str(file)}) if as_json else print(f"wrote {file}; next: gateway up")
+
+
+def _redis(settings: Settings) -> str:
+    """Which Redis is meant, without its password."""
+    if settings.redis_url is None:
+        return "embedded"
+    parts = urlsplit(settings.redis_url.reveal())
+    user, at, hosts = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}:***@{hosts}" if at else hosts, query=""))
 
 
 def faults(settings: Settings) -> Iterator[ConfigError]:

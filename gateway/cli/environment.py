@@ -17,6 +17,7 @@ from gateway.opening import make_store
 from gateway.secret import Secret
 from gateway.settings import Settings, load
 from gateway.settings.environment import IMPORTS
+from gateway.settings.origins import origins
 from gateway.store import Store
 from gateway.store.embedded import find
 
@@ -39,6 +40,11 @@ def load_settings(imports: Sequence[str] | None = None) -> Settings:
     return settings
 
 
+def where_from() -> dict[tuple[str, str], str]:
+    """Where each setting of this directory comes from, by section and key."""
+    return origins(os.environ, Path.cwd())
+
+
 def with_redis(settings: Settings) -> Settings:
     """The settings with a Redis: the configured one, else the embedded one that runs in this folder."""
     if settings.redis_url is not None:
@@ -47,7 +53,8 @@ def with_redis(settings: Settings) -> Settings:
     if url is None:
         raise ConfigError(
             "environment: GATEWAY_REDIS_URL",
-            "not set, and no embedded server runs in this folder; set it, or start `gateway up` here first",
+            "not set, and no embedded server runs in this folder; set it, or start `gateway up` here first "
+            "(commands that take --url need no Redis)",
         )
     return msgspec.structs.replace(settings, redis_url=Secret(url))
 

@@ -17,7 +17,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def health(role: Role = None, live: Live = False, as_json: AsJson = False) -> None:
-    """Asks the gateway and the dispatcher of this machine whether they can work; exits with 1 if not."""
+    """Asks the gateway and the dispatcher of this machine how they are; exits with 1 unless they can work."""
     wanted = next((each for each in ROLES if each == role), None)
     if role is not None and wanted is None:
         raise typer.BadParameter(f"no role named {role!r}; there are: {', '.join(ROLES)}")

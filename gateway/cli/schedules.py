@@ -1,86 +1,121 @@
-"""`gateway schedules`: lists, shows, pauses, resumes and runs schedules, straight in Redis."""
+"""`gateway schedules`: defines, lists, shows, pauses, resumes, runs and deletes schedules."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 
-import orjson
+import msgspec
 import typer
-from rich.box import SIMPLE
-from rich.console import Console
-from rich.table import Column, Table
 
-from gateway.api.schedules import render_schedule, render_summary
-from gateway.cli.environment import load_settings, with_store
-from gateway.registry import Registry
-from gateway.store import Store
-from gateway.store.schedules import Standing, every_schedule, find_schedule, pause_schedule, resume_schedule
-from gateway.store.slots import run_schedule
-from gateway.submission import job_facts
+from gateway.cli.printing import print_facts, print_table, printable
+from gateway.cli.reading import options_of, read_json
+from gateway.cli.session import Session, speaks
+from gateway.client.answers import ScheduleRecord, ScheduleSummary
+from gateway.client.bodies import ScheduleBody
+from gateway.client.calls import schedules as calls
 
-app = typer.Typer(help="Lists, shows, pauses, resumes and runs schedules.", no_args_is_help=True)
+app = typer.Typer(help="Defines, lists, shows, pauses, resumes, runs and deletes schedules.", no_args_is_help=True)
+
+_PAGE = 100
+_MOST = 100_000
+
+Name = Annotated[str, typer.Argument(help="The schedule's name.")]
 
 
 @app.command("list")
-def list_(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+@speaks
+def list_(session: Session) -> None:
     """Lists every schedule and when it fires next; `show` tells what came of one so far."""
-    found = sorted(with_store(_every), key=lambda each: each.schedule.name)
-    if as_json:
-        _print([render_summary(each) for each in found])
-        return
-    table = Table(*(Column(name, overflow="fold") for name in ("name", "cron", "target", "next", "state")), box=SIMPLE)
-    for each in found:
-        table.add_row(*_row(each))
-    Console().print(table)
+    session.list(calls.list_schedules(_PAGE), _MOST, _print_all)
 
 
 @app.command()
-def show(name: str) -> None:
-    """Prints a schedule as JSON, with its payload."""
-    _print(render_schedule(with_store(lambda store: find_schedule(store, name))))
+@speaks
+def show(session: Session, name: Name) -> None:
+    """Shows a schedule with its payload."""
+    session.show(calls.get_schedule(name), _print)
 
 
 @app.command()
-def pause(name: str) -> None:
+@speaks
+def put(
+    session: Session,
+    name: Name,
+    cron: Annotated[str, typer.Option(help='When, such as "30 2 * * MON-FRI" or "@daily".')],
+    target: Annotated[str, typer.Option(help="What runs it.")],
+    payload: Annotated[str | None, typer.Option(help="JSON; - reads standard input, @FILE a file.")] = None,
+    timezone: Annotated[str | None, typer.Option(help="Such as Europe/Berlin; left out: UTC.")] = None,
+    lane: Annotated[str | None, typer.Option(help="The lane; left out: the target's.")] = None,
+    priority: Annotated[int | None, typer.Option(min=-100, max=100, help="The higher the sooner.")] = None,
+    key: Annotated[str | None, typer.Option(help="The jobs' key.")] = None,
+    jitter: Annotated[str | None, typer.Option(help="Later by up to so long.")] = None,
+    catch_up: Annotated[str | None, typer.Option(help='"skip", "once" or "all(N)", for missed slots.')] = None,
+    overlap: Annotated[str | None, typer.Option(help='"allow", "forbid" or "replace".')] = None,
+    paused: Annotated[bool, typer.Option("--paused", help="Begins paused.")] = False,
+    max_attempts: Annotated[int | None, typer.Option(min=1, help="Of each job.")] = None,
+    timeout: Annotated[str | None, typer.Option(help="Of one attempt.")] = None,
+    tag: Annotated[list[str], typer.Option(help="A tag; may be there several times.")] = [],  # noqa: B006 (typer copies it)
+) -> None:
+    """Makes a schedule, or replaces it as a whole."""
+    body: ScheduleBody = options_of(
+        cron=cron,
+        target=target,
+        payload=read_json(payload),
+        timezone=timezone,
+        lane=lane,
+        priority=priority,
+        key=key,
+        jitter=jitter,
+        catch_up=catch_up,
+        overlap=overlap,
+        paused=paused or None,
+        max_attempts=max_attempts,
+        timeout=timeout,
+        tags=tag,
+    )
+    session.show(calls.put_schedule(name, body), _print)
+
+
+@app.command()
+@speaks
+def pause(session: Session, name: Name) -> None:
     """Lets no slot of it fire until it is resumed."""
-    with_store(lambda store: pause_schedule(store, name))
+    session.show(calls.pause_schedule(name), lambda schedule: print("paused"))
 
 
 @app.command()
-def resume(name: str) -> None:
+@speaks
+def resume(session: Session, name: Name) -> None:
     """Lets it go on, and prints when it fires next."""
-    print(render_summary(with_store(lambda store: resume_schedule(store, name))).get("next_run_at", ""))
+    session.show(calls.resume_schedule(name), lambda schedule: print(printable(schedule.next_run_at)))
 
 
 @app.command()
-def run(name: str) -> None:
+@speaks
+def run(session: Session, name: Name) -> None:
     """Makes a job of it now, paused or not, and prints the job's id."""
-    settings = load_settings()
-    registry = Registry.build(settings)
-
-    async def make(store: Store) -> str:
-        made, _ = await run_schedule(
-            store, name, lambda found: job_facts(found, registry.targets, settings.lanes.default)
-        )
-        return made
-
-    print(with_store(make, settings))
+    session.show(calls.run_schedule(name), lambda accepted: print(accepted.job_id))
 
 
-async def _every(store: Store) -> list[Standing]:
-    return [each async for each in every_schedule(store)]
+@app.command()
+@speaks
+def delete(session: Session, name: Name) -> None:
+    """Deletes it; its jobs stay."""
+    session.run(lambda gateway: gateway.call(calls.delete_schedule(name)))
+    session.done({"deleted": name}, f"deleted {name}")
 
 
-def _row(standing: Standing) -> tuple[str, ...]:
-    """A row that fits 80 columns: the zone below the cron unless it is UTC, the next slot in UTC to the second."""
-    schedule = standing.schedule
-    cron = schedule.cron if schedule.timezone == "UTC" else f"{schedule.cron}\n{schedule.timezone}"
-    fires_ms = None if standing.paused else standing.fires_ms
-    coming = "" if fires_ms is None else f"{datetime.fromtimestamp(fires_ms / 1000, UTC):%Y-%m-%d %H:%M:%SZ}"
-    state = "paused" if standing.paused else "over" if fires_ms is None else "active"
-    return schedule.name, cron, schedule.target, coming, state
+def _print(schedule: ScheduleRecord) -> None:
+    print_facts(msgspec.structs.asdict(schedule))
 
 
-def _print(value: Any) -> None:
-    print(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+def _print_all(found: list[ScheduleSummary], more: bool) -> None:
+    print_table(("name", "cron", "target", "next", "state"), map(_row, found))
+
+
+def _row(schedule: ScheduleSummary) -> tuple[object, ...]:
+    """A row that fits 80 columns: the zone below the cron unless it is UTC."""
+    cron = schedule.cron if schedule.timezone == "UTC" else (schedule.cron, schedule.timezone)
+    fires = None if schedule.paused else schedule.next_run_at
+    state = "paused" if schedule.paused else "over" if fires is None else "active"
+    return schedule.name, cron, schedule.target, fires, state

@@ -30,16 +30,9 @@ def plugins(as_json: AsJson = False) -> None:
     Console().print(table)
 
 
-def version() -> None:
+def version(as_json: AsJson = False) -> None:
     """Prints the version."""
-    print(__version__)
-
-
-def version_flag(asked: bool) -> None:
-    """Prints the version where it is asked for, and ends the command."""
-    if asked:
-        version()
-        raise typer.Exit
+    print(json.dumps({"version": __version__}) if as_json else __version__)
 
 
 def _brings(plugin: LoadedPlugin) -> Iterator[str]:

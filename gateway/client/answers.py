@@ -14,7 +14,7 @@ from gateway.schedules import Overlap, Source
 StatusOrGone = Literal["scheduled", "pending", "running", "retrying", "succeeded", "dead", "cancelled", "gone"]
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Facts that are absent are None, empty or False; times are aware."""
 
 

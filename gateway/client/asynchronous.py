@@ -29,8 +29,20 @@ from gateway.client.asynchronous_parts import AsyncApiKeys, AsyncDlq, AsyncLanes
 from gateway.client.bodies import JobBody, JobOptions
 from gateway.client.call import Call, Listing
 from gateway.client.calls import installation, jobs
-from gateway.client.exchange import Outcome, Pause, Retries, Send, Steps, exchange
-from gateway.client.opening import DEFAULT_URL, PAGE, TIMEOUT_S, connection_options, keyed, new_key, request_options
+from gateway.client.exchange import Outcome, Pause, Retries, Send, Steps, error_of, exchange
+from gateway.client.following import FOLLOW, EventReader, LiveEvent, query_of
+from gateway.client.opening import (
+    DEFAULT_URL,
+    PAGE,
+    RETRIES,
+    TIMEOUT_S,
+    connection_options,
+    keyed,
+    new_key,
+    request_options,
+    stream_options,
+)
+from gateway.errors import Unavailable
 
 T = TypeVar("T")
 
@@ -44,7 +56,7 @@ class AsyncGateway:
         *,
         key: str | None = None,
         timeout_s: float = TIMEOUT_S,
-        retries: int = 4,
+        retries: int = RETRIES,
         transport: httpx.AsyncBaseTransport | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -114,6 +126,38 @@ class AsyncGateway:
     def jobs(self, *, page_size: int = PAGE, **wanted: Unpack[jobs.JobFilter]) -> AsyncIterator[JobSummary]:
         """Every job that fits; pages are fetched as they are needed."""
         return self.walk(jobs.list_jobs(page_size, **wanted))
+
+    async def follow(
+        self,
+        *types: str,
+        target: str | None = None,
+        lane: str | None = None,
+        job_id: str | None = None,
+    ) -> AsyncIterator[LiveEvent]:
+        """What happens to jobs from now on, for ever; a stream that breaks off is taken up where it was.
+
+        Raises Unavailable once it cannot be taken up again.
+        """
+        reader, query = EventReader(), query_of(types, target, lane, job_id)
+        failures, previous_s = 0, 0.0
+        while True:
+            try:
+                request = stream_options(query, reader.headers(), self._timeout_s)
+                async with self._http.stream(**request) as response:
+                    if not response.is_success:
+                        await response.aread()
+                        raise error_of(FOLLOW, response)
+                    async for line in response.aiter_lines():
+                        for event in reader.read(line):
+                            failures = 0
+                            yield event
+                failures = 0
+            except (httpx.TransportError, Unavailable) as error:
+                failures += 1
+                if failures > self._retries.most:
+                    raise Unavailable(f"the events cannot be followed any longer: {error}") from error
+                previous_s = self._retries.delay_s(failures, previous_s)
+                await self._sleep(previous_s)
 
     async def signing_keys(self) -> list[PublicKey]:
         """What `verify_callback` takes where a callback has no secret of its own."""

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 Repeat = Literal["safe", "unsent"]
 """Whether a call may be repeated when its answer is lost: `unsent` only where it cannot have reached a gateway."""
@@ -29,6 +30,11 @@ class Call(Generic[T]):
     repeat: Repeat = "safe"
     hold_s: float = 0.0
     idempotency_key: str | None = None
+
+    def read_by(self, read: Callable[[bytes], R]) -> Call[R]:
+        """The same call, its answer read in another way; by `bytes` it is left as it came."""
+        parts = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        return Call(**{**parts, "read": read})
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,11 @@ import httpx
 
 from gateway.client.bodies import JobOptions
 from gateway.client.call import Call
+from gateway.client.following import IDLE_S
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 TIMEOUT_S = 10.0
+RETRIES = 4
 PAGE = 100
 _CONNECT_S = 5.0
 _KEEP_S = 2.0
@@ -81,3 +83,15 @@ def keyed(options: JobOptions, *, retries: int) -> JobOptions:
     if options.get("idempotency_key") or not retries:
         return options
     return {**options, "idempotency_key": new_key()}
+
+
+def stream_options(query: dict[str, str], headers: dict[str, str], timeout_s: float) -> RequestOptions:
+    """A request for a stream of events, which may be silent for a while."""
+    return RequestOptions(
+        method="GET",
+        url="/events",
+        params=query,
+        headers=headers,
+        content=b"",
+        timeout=httpx.Timeout(timeout_s, read=IDLE_S, connect=min(_CONNECT_S, timeout_s)),
+    )

@@ -25,6 +25,9 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
 }
 CONFIG, IMPORTS = "GATEWAY_CONFIG", "GATEWAY_IMPORTS"
 PLUGINS, REDIS_URL = "GATEWAY_PLUGINS", "GATEWAY_REDIS_URL"
+URL = "GATEWAY_URL"
+"""The gateway that commands speak to; it sets nothing here."""
+
 SHORT_NAMES = {
     "PORT": ("gateway", "port"),
     "GATEWAY_API_KEY": ("gateway", "api_key"),
@@ -69,7 +72,7 @@ def overrides(environ: Mapping[str, str], named: Collection[str]) -> dict[tuple[
         if text and not _is_service_link(variable, text):
             found[place] = Override(variable, _value(place, text, variable))
     for variable, text in environ.items():
-        ours = variable.startswith("GATEWAY_") and not _PASSED_ON.match(variable)
+        ours = variable.startswith("GATEWAY_") and variable != URL and not _PASSED_ON.match(variable)
         if ours and variable not in named and not _is_service_link(variable, text):
             _check_known(variable, [CONFIG, IMPORTS, PLUGINS, REDIS_URL, *SHORT_NAMES, *names])
     return found

@@ -58,11 +58,11 @@ def load(environ: Mapping[str, str], directory: Path) -> Settings:
 
     Raises ConfigError for whatever is wrong, with the place and the mend.
     """
-    source, table = _read_file(environ, directory)
+    source, table = read_file(environ, directory)
     document = decode(table, _Document, source)
     _check_modules("plugins", document.plugins, source)
     _check_modules("imports", document.imports, source)
-    over = overrides(environ, set(_named_variables(table)))
+    over = overrides(environ, set(named_variables(table)))
     reader = _Reader(source, over, SecretSource(environ, directory))
     return Settings(
         plugins=document.plugins,
@@ -112,7 +112,7 @@ class _Reader:
         }
 
 
-def _read_file(environ: Mapping[str, str], directory: Path) -> tuple[str, dict[str, Any]]:
+def read_file(environ: Mapping[str, str], directory: Path) -> tuple[str, dict[str, Any]]:
     """The file's name for messages, and its table; no `gateway.toml` at all is an empty one."""
     named = environ.get(CONFIG, "").strip()
     source = named or FILE
@@ -138,16 +138,16 @@ def _syntax_error(source: str, message: str) -> ConfigError:
     return ConfigError(source, f"not TOML: {message}")
 
 
-def _named_variables(value: object) -> Iterator[str]:
+def named_variables(value: object) -> Iterator[str]:
     """Every NAME of an `{ env = "NAME" }` anywhere in a document."""
     if isinstance(value, dict):
         if list(value) == ["env"] and isinstance(value["env"], str):
             yield value["env"]
         for inner in value.values():
-            yield from _named_variables(inner)
+            yield from named_variables(inner)
     elif isinstance(value, list):
         for inner in value:
-            yield from _named_variables(inner)
+            yield from named_variables(inner)
 
 
 def _check_modules(key: str, names: tuple[str, ...], source: str) -> None:

@@ -72,7 +72,7 @@ async def test_job_is_as_it_was_submitted(client: Either) -> None:
         *("critical", 7, 3, "k"),
         ["a", "b"],
     )
-    assert abs(record.run_at - due) < timedelta(milliseconds=2)
+    assert abs(record.run_at - due) < timedelta(seconds=2)
     assert (await client("status", accepted.job_id)).status == "scheduled"
     assert [event.type for event in (await client("events", accepted.job_id)).events] == ["accepted"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any, TypedDict, Unpack
@@ -61,8 +62,6 @@ def submit_batch(bodies: list[bytes]) -> Call[BatchAnswer]:
 
 def encode_job(body: JobBody, key: str) -> bytes:
     """A job of a batch as JSON; `key` where it has none of its own."""
-    if not body.get("target"):
-        raise ValueError("a job of the batch has no target")
     return encode({"idempotency_key": key, **body})
 
 
@@ -96,16 +95,8 @@ def list_jobs(page_size: int, **wanted: Unpack[JobFilter]) -> Listing[JobSummary
 
 def _held(call: Call[Any], hold_s: float, read: Callable[[bytes], Any]) -> Call[Any]:
     held_s = math.floor(hold_s)
-    return Call(
-        method=call.method,
-        path=call.path,
-        read=read,
-        headers={"Prefer": f"wait={held_s}"} if held_s else {},
-        content=call.content,
-        repeat=call.repeat,
-        hold_s=held_s,
-        idempotency_key=call.idempotency_key,
-    )
+    headers = {"Prefer": f"wait={held_s}"} if held_s else {}
+    return dataclasses.replace(call, read=read, headers=headers, hold_s=held_s)
 
 
 def _accepted_or_record(body: bytes) -> Accepted | JobRecord:

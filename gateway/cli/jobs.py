@@ -1,0 +1,170 @@
+"""`gateway jobs`: submits jobs, looks at them, waits for them, cancels them."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+import msgspec
+import typer
+
+from gateway.cli.following import follow_all, follow_job
+from gateway.cli.printing import print_facts, print_json, print_table
+from gateway.cli.reading import options_of, read_jobs, read_json, read_seconds
+from gateway.cli.session import Session, speaks
+from gateway.cli.submitting import submit_all, submit_one
+from gateway.cli.waiting import ENDED_BADLY, wait_for
+from gateway.client.answers import CancelAnswer, JobRecord, JobSummary
+from gateway.client.bodies import JobOptions
+from gateway.client.calls import dlq
+from gateway.client.calls import jobs as calls
+from gateway.jobs import Status
+
+app = typer.Typer(help="Submits jobs, looks at them, waits for them, cancels them.", no_args_is_help=True)
+
+JobId = Annotated[str, typer.Argument(help="The job's id.")]
+JobIds = Annotated[list[str], typer.Argument(help="One or more ids of jobs.")]
+Timeout = Annotated[str | None, typer.Option(help='How long at most, such as "30s"; exits with 75 then.')]
+Most = Annotated[int, typer.Option("--limit", min=1, help="How many at most.")]
+Lane = Annotated[str | None, typer.Option(help="Of this lane only.")]
+Target = Annotated[str | None, typer.Option(help="Of this target only.")]
+
+
+@app.command()
+@speaks
+def submit(
+    session: Session,
+    target: Annotated[str | None, typer.Argument(help="What runs it.")] = None,
+    payload: Annotated[str | None, typer.Argument(help="JSON; - reads standard input, @FILE a file.")] = None,
+    file: Annotated[str | None, typer.Option(help="Many jobs instead: a JSON array or NDJSON; - is stdin.")] = None,
+    lane: Annotated[str | None, typer.Option(help="The lane; left out: the target's.")] = None,
+    priority: Annotated[int | None, typer.Option(min=-100, max=100, help="The higher the sooner.")] = None,
+    run_at: Annotated[str | None, typer.Option(help="When, such as 2026-03-14T15:00:00Z.")] = None,
+    delay: Annotated[str | None, typer.Option(help='In how long, such as "10m".')] = None,
+    expires_in: Annotated[str | None, typer.Option(help="Dead if it has not started by then.")] = None,
+    max_attempts: Annotated[int | None, typer.Option(min=1, help="How often it is tried.")] = None,
+    timeout: Annotated[str | None, typer.Option(help="Of one attempt.")] = None,
+    retry: Annotated[str | None, typer.Option(help='What differs from the target\'s, as JSON: {"base": "1s"}.')] = None,
+    key: Annotated[str | None, typer.Option(help="The job's key: its flow within the target.")] = None,
+    idempotency_key: Annotated[str | None, typer.Option(help="A repeat is the first job again.")] = None,
+    tag: Annotated[list[str], typer.Option(help="A tag; may be there several times.")] = [],  # noqa: B006 (typer copies it)
+    callback_url: Annotated[str | None, typer.Option(help="Where its end is told.")] = None,
+    wait: Annotated[str | None, typer.Option(help="Wait so long for its end; exits with 3 unless it succeeds.")] = None,
+) -> None:
+    """Submits a job and prints its id; or, with --file, many."""
+    if (target is None) == (file is None):
+        raise typer.BadParameter("name a target, or give --file")
+    if file is not None:
+        submit_all(session, list(read_jobs(file)))
+        return
+    assert target is not None
+    options: JobOptions = options_of(
+        lane=lane,
+        priority=priority,
+        run_at=run_at,
+        delay=delay,
+        expires_in=expires_in,
+        max_attempts=max_attempts,
+        timeout=timeout,
+        retry=read_json(retry),
+        key=key,
+        idempotency_key=idempotency_key,
+        tags=tag,
+        callback=callback_url and {"url": callback_url},
+    )
+    submit_one(session, target, read_json(payload), options, wait_s=read_seconds(wait, 0.0))
+
+
+@app.command()
+@speaks
+def get(session: Session, job_id: JobId) -> None:
+    """Prints a job's record."""
+    session.show(calls.get(job_id), print_record)
+
+
+@app.command("list")
+@speaks
+def list_(
+    session: Session,
+    status: Annotated[Status | None, typer.Option(help="Of this status only.")] = None,
+    target: Target = None,
+    lane: Lane = None,
+    tag: Annotated[str | None, typer.Option(help="With this tag only.")] = None,
+    limit: Most = 50,
+) -> None:
+    """Lists jobs: running ones first, then those that wait in the order in which they run, then the rest."""
+    wanted = options_of(status=status and status.value, target=target, lane=lane, tag=tag)
+    session.list(calls.list_jobs(min(limit, 100), **wanted), limit, print_jobs)
+
+
+@app.command()
+@speaks
+def cancel(session: Session, job_id: JobId) -> None:
+    """Cancels a job that waits; asks one that runs to stop."""
+
+    def text(answer: CancelAnswer) -> None:
+        print("cancelled" if answer.status == "cancelled" else "it runs, and was asked to stop")
+
+    session.show(calls.cancel(job_id), text)
+
+
+@app.command()
+@speaks
+def retry(
+    session: Session,
+    job_id: JobId,
+    max_attempts: Annotated[int | None, typer.Option(min=1, help="From now on.")] = None,
+) -> None:
+    """Sends a dead job back to its lane, as `gateway dlq retry` does."""
+    session.show(dlq.retry(job_id, max_attempts), lambda record: print(record.status.value))
+
+
+@app.command()
+@speaks
+def wait(session: Session, job_ids: JobIds, timeout: Timeout = None) -> None:
+    """Waits until every job is over, and prints the records; exits with 3 if one of them did not succeed."""
+    records = wait_for(session, job_ids, read_seconds(timeout, math.inf))
+    if session.as_json:
+        print_json({"jobs": records})
+    else:
+        print_table(("job", "target", "status", "reason", "attempts"), map(_ended, records), whole=1)
+    if any(record["status"] != Status.SUCCEEDED for record in records):
+        raise typer.Exit(ENDED_BADLY)
+
+
+@app.command()
+@speaks
+def tail(
+    session: Session,
+    job_id: Annotated[str | None, typer.Argument(help="The job's id; left out: whatever happens to any job.")] = None,
+    target: Target = None,
+    lane: Lane = None,
+) -> None:
+    """Prints what happens to a job until it is over, or to all jobs until Ctrl-C; with --json a line for each event."""
+    if job_id is None:
+        follow_all(session, options_of(target=target, lane=lane))
+        return
+    if follow_job(session, job_id) != Status.SUCCEEDED:
+        raise typer.Exit(ENDED_BADLY)
+
+
+def print_record(record: JobRecord) -> None:
+    """A record, a line for each fact."""
+    facts = msgspec.structs.asdict(record)
+    print_facts({name: getattr(value, "value", value) for name, value in facts.items()})
+
+
+def print_jobs(jobs: list[JobSummary], more: bool) -> None:
+    """Jobs as a table."""
+    print_table(("job", "target", "status", "lane", "attempts"), map(_row, jobs), whole=1)
+    if more:
+        print("there are more; --limit shows them")
+
+
+def _row(job: JobSummary) -> tuple[object, ...]:
+    state = job.status.value + (f" ({why})" if (why := job.reason or job.waiting_on) else "")
+    return job.job_id, job.target, state, job.lane, f"{job.attempts}/{job.max_attempts}"
+
+
+def _ended(record: dict[str, object]) -> tuple[object, ...]:
+    return tuple(record.get(name) for name in ("job_id", "target", "status", "reason", "attempts"))

@@ -1,0 +1,122 @@
+"""What a command speaks to: a gateway by its URL, else, straight in Redis, one that lives in the command itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from inspect import Parameter
+from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
+
+import msgspec
+import typer
+
+from gateway.cli.printing import print_bytes, print_json
+from gateway.client import AsyncGateway
+from gateway.client.call import Call, Listing
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+Url = Annotated[
+    str | None,
+    typer.Option("--url", envvar="GATEWAY_URL", help="The gateway to speak to; left out: straight to Redis."),
+]
+ApiKey = Annotated[
+    str | None,
+    typer.Option("--api-key", envvar="GATEWAY_API_KEY", help="An API key for --url.", show_envvar=True),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+_RETRIES = 2
+"""Fewer than in a program: someone waits."""
+
+_STRAIGHT = "gateway.cli.straight"
+"""Imported only where there is no URL: it brings the whole gateway along."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One command's way to a gateway, and how it prints."""
+
+    url: str | None
+    api_key: str | None
+    as_json: bool
+
+    def run(self, work: Callable[[AsyncGateway], Awaitable[T]]) -> T:
+        """What the work brings. Raises GatewayError; Ctrl-C ends it in order."""
+
+        async def opened() -> T:
+            async with self._gateway() as gateway:
+                return await work(gateway)
+
+        return asyncio.run(opened())
+
+    def show(self, call: Call[T], text: Callable[[T], None]) -> None:
+        """Prints the answer: as the gateway gave it with `--json`, else by `text`."""
+        body = self.run(lambda gateway: gateway.call(call.read_by(bytes)))
+        if self.as_json:
+            print_bytes(body)
+        else:
+            text(call.read(body))
+
+    def list(self, listing: Listing[T], most: int, text: Callable[[list[T], bool], None]) -> None:
+        """Prints up to `most` items; `text` is told whether there are more."""
+
+        async def fetch(gateway: AsyncGateway) -> tuple[list[Any], bool]:
+            found: list[Any] = []
+            cursor: str | None = None
+            while True:
+                page = await gateway.call(listing.at(cursor))
+                found += page[listing.items]
+                cursor = page.get("next_cursor")
+                if cursor is None or len(found) >= most:
+                    return found[:most], cursor is not None or len(found) > most
+
+        items, more = self.run(fetch)
+        if self.as_json:
+            print_json({listing.items: items, "more": more})
+        else:
+            text(msgspec.convert(items, list[listing.kind], strict=False), more)  # type: ignore[name-defined]
+
+    def done(self, facts: dict[str, Any], text: str) -> None:
+        """Prints what was done, of which there is no answer to show."""
+        if self.as_json:
+            print_json(facts)
+        else:
+            print(text)
+
+    @contextlib.asynccontextmanager
+    async def _gateway(self) -> AsyncIterator[AsyncGateway]:
+        if self.url is None:
+            async with importlib.import_module(_STRAIGHT).opened() as gateway:
+                yield gateway
+            return
+        try:
+            gateway = AsyncGateway(self.url, key=self.api_key, retries=_RETRIES)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--url") from error
+        async with gateway:
+            yield gateway
+
+
+def speaks(work: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
+    """A command that speaks to a gateway: takes `--url`, `--api-key` and `--json`, which `work` gets as a Session."""
+    own = list(inspect.signature(work, eval_str=True).parameters.values())[1:]
+    ours = [
+        Parameter("gateway_url", Parameter.KEYWORD_ONLY, default=None, annotation=Url),
+        Parameter("api_key", Parameter.KEYWORD_ONLY, default=None, annotation=ApiKey),
+        Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson),
+    ]
+
+    def command(*args: Any, gateway_url: str | None, api_key: str | None, as_json: bool, **options: Any) -> None:
+        work(Session(gateway_url or None, api_key or None, as_json), *args, **options)
+
+    parameters = [*own, *ours]
+    command.__name__, command.__doc__, command.__module__ = work.__name__, work.__doc__, work.__module__
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    return command

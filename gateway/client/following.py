@@ -1,0 +1,68 @@
+"""Following events: a stream read line by line, taken up again where it broke off (HTML, section 9.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from gateway.client.answers import Answer
+from gateway.client.call import Call, nothing
+
+FOLLOW = Call(method="GET", path="/events", read=nothing)
+IDLE_S = 45.0
+"""Three times what a gateway lets pass without a sign of life."""
+
+
+class LiveEvent(Answer, frozen=True, kw_only=True):
+    """Something that just happened to a job; the type `gap` says that events were missed, and has no more facts."""
+
+    type: str
+    at: datetime | None = None
+    job_id: str = ""
+    target: str = ""
+    lane: str = ""
+    attempt: int = 0
+    delay_ms: int | None = None
+    reason: str | None = None
+    detail: str | None = None
+
+
+@dataclass(slots=True)
+class EventReader:
+    """Makes events of a stream's lines; `position` is where to go on."""
+
+    position: str | None = None
+    _kind: str = ""
+    _data: list[str] = field(default_factory=list)
+
+    def headers(self) -> dict[str, str]:
+        """What the next request says of where the last one broke off."""
+        return {"Accept": "text/event-stream"} | ({"Last-Event-ID": self.position} if self.position else {})
+
+    def read(self, line: str) -> Iterator[LiveEvent]:
+        """The event that this line completes, if it does."""
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "id":
+            self.position = value
+        elif name == "event":
+            self._kind = value
+        elif name == "data":
+            self._data.append(value)
+        elif not line and self._data:
+            facts: dict[str, Any] = msgspec.json.decode("\n".join(self._data))
+            kind, self._kind, self._data = self._kind, "", []
+            if kind != "dropped":  # the connection ends, and is made again
+                yield msgspec.convert({"type": kind, **facts}, LiveEvent, strict=False)
+        elif not line:
+            self._kind = ""
+
+
+def query_of(types: tuple[str, ...], target: str | None, lane: str | None, job_id: str | None) -> dict[str, str]:
+    """What narrows the stream down."""
+    given = {"type": ",".join(types), "target": target, "lane": lane, "job_id": job_id}
+    return {name: value for name, value in given.items() if value}

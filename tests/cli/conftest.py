@@ -1,0 +1,54 @@
+"""One installation for each module, and a shell in its folder: straight to Redis, and over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import Shell
+from tests.e2e.installation import Installation
+
+CONFIG = """
+[targets.held]
+executor = "python"
+callable = "tasks:work"
+
+[schedules.nightly]
+cron = "30 2 * * MON-FRI"
+timezone = "Europe/Berlin"
+target = "work"
+"""
+ADMIN = "gwk_admin_0123456789abcdef"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """`gateway up` with an admin key; the target `held` is paused."""
+    installation = Installation(tmp_path_factory.mktemp("cli"), env={"GATEWAY_API_KEY": ADMIN})
+    installation.configure(more=CONFIG)
+    installation.client.headers["Authorization"] = f"Bearer {ADMIN}"
+    try:
+        installation.up()
+        installation.client.post("/targets/held/pause").raise_for_status()
+        yield installation
+    finally:
+        installation.close()
+
+
+@pytest.fixture(scope="module", params=["url", "straight"])
+def shell(request: pytest.FixtureRequest, installed: Installation) -> Iterator[Shell]:
+    """Commands against the installation, both ways."""
+    url = {"GATEWAY_URL": str(installed.client.base_url), "GATEWAY_API_KEY": ADMIN}
+    shell = Shell(installed.folder, **(url if request.param == "url" else {}))
+    yield shell
+    shell.close()
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Iterator[Shell]:
+    """Commands in an empty folder."""
+    shell = Shell(tmp_path)
+    yield shell
+    shell.close()

@@ -1,0 +1,93 @@
+"""`gateway config`, `plugins`, `doctor` and `version` as programs read them."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from pathlib import Path
+
+from gateway import PLUGIN_API, __version__
+from gateway.settings import load
+from tests.cli.shell import Shell
+from tests.e2e.installation import Installation
+
+
+def test_beginning_runs_as_it_is_and_names_every_default(bare: Shell) -> None:
+    assert bare.json("config", "init") == {"written": "gateway.toml"}
+    file = bare.folder / "gateway.toml"
+    assert bare.json("config", "check") == {"well": True, "faults": [], "targets": 1, "triggers": 0, "schedules": 0}
+    head, _, rest = file.read_text().partition("[gateway]")
+    lines = re.sub(r"^# (?!\w+ =$)", "", rest, flags=re.MULTILINE)
+    assert lines != rest
+    file.write_text(f"{head}[gateway]{lines}")
+    (empty := bare.folder / "empty").mkdir()
+    ours, defaults = load({}, bare.folder), load({}, empty)
+    for section in ("gateway", "egress", "lanes", "retention"):
+        assert getattr(ours, section) == getattr(defaults, section)
+        assert len(tomllib.loads(file.read_text())[section]) >= 1
+
+
+def test_beginning_is_not_written_over_a_file_unless_forced(bare: Shell) -> None:
+    (bare.folder / "gateway.toml").write_text("# mine\n")
+    assert "--force" in bare.refused("config", "init", code=os.EX_CONFIG)
+    assert (bare.folder / "gateway.toml").read_text() == "# mine\n"
+    assert bare.text("config", "init", "--force") == "wrote gateway.toml; next: gateway up\n"
+    assert bare.json("config", "init", "other.toml") == {"written": "other.toml"}
+    assert "cannot be written" in bare.refused("config", "init", "none/x.toml", code=os.EX_CONFIG)
+
+
+def test_examples_of_the_beginning_load_when_they_are_taken_in(bare: Shell) -> None:
+    bare.text("config", "init")
+    file = bare.folder / "gateway.toml"
+    head = file.read_text().partition("# From here on")[0]
+    text = re.sub(r"^# (?=\[|\w+ = )", "", head, flags=re.MULTILINE)
+    file.write_text(text.replace("shop.images:resize", "json:dumps").replace('{ env = "GITHUB_SECRET" }', '"s"'))
+    found = bare.json("config", "check")
+    assert (found["targets"], found["triggers"], found["schedules"]) == (2, 1, 1)
+
+
+def test_faults_are_told_with_their_places(bare: Shell) -> None:
+    (bare.folder / "gateway.toml").write_text('[targets.a]\nexecutor = "pithon"\n[targets.b]\nexecutor = "command"\n')
+    found = bare.json("config", "check", code=os.EX_CONFIG)
+    assert [fault["place"] for fault in found["faults"]] == [
+        "gateway.toml: targets.a.executor",
+        "gateway.toml: targets.b",
+    ]
+
+
+def test_what_is_in_force_is_shown_with_where_it_comes_from_and_no_secret(tmp_path: Path) -> None:
+    (tmp_path / "gateway.toml").write_text(
+        '[gateway]\nlease = "90s"\nslots = 7\n[targets.a]\nexecutor = "http"\nurl = "http://h/"\nsecret = "hush"\n'
+    )
+    secrets = {"GATEWAY_API_KEY": "gwk_a_hushhushhushhush", "REDIS_URL": "rediss://u:hush@h:1/2?password=hush"}
+    shell = Shell(tmp_path, GATEWAY_GATEWAY_SLOTS="8", **secrets)
+    done = shell.run("config", "show", "--json")
+    assert "hush" not in done.stdout
+    assert done.json["redis"] == "rediss://u:***@h:1/2"
+    found = {f"{each['section']}.{each['key']}": (each["value"], each["from"]) for each in done.json["settings"]}
+    assert found["gateway.lease"] == ("90s", "gateway.toml")
+    assert found["gateway.slots"] == (8, "GATEWAY_GATEWAY_SLOTS")
+    assert found["gateway.api_key"] == ("(a secret)", "GATEWAY_API_KEY")
+    assert found["gateway.port"] == (8080, "default")
+    assert done.json["targets"]["a"]["executor"] == "http"
+    shown = shell.text("config", "show")
+    assert "hush" not in shown
+    assert re.search(r"gateway\.slots +8 +GATEWAY_GATEWAY_SLOTS", shown)
+    shell.close()
+
+
+def test_version_and_plugins_are_json_too(bare: Shell) -> None:
+    assert bare.json("version") == {"version": __version__}
+    found = bare.json("plugins")
+    assert found["plugin_api"] == PLUGIN_API
+    assert "executors.http" in {plugin["name"] for plugin in found["plugins"]}
+
+
+def test_doctor_tells_each_finding_on_a_line(installed: Installation) -> None:
+    shell = Shell(installed.folder)
+    done = shell.run("doctor", "--json")
+    assert {finding["level"] for finding in done.lines} <= {"ok", "warning"}, done
+    assert done.code == 0
+    assert {"configuration", "redis"} <= {finding["check"] for finding in done.lines}
+    shell.close()

@@ -1,0 +1,118 @@
+"""How commands find what they speak to, and what they exit with where they do not."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import ADMIN
+from tests.cli.shell import Shell, environment
+from tests.documents import free_port
+from tests.e2e.installation import Installation
+from tests.waiting import until_sync
+
+GATEWAY = str(Path(sys.executable).with_name("gateway"))
+
+
+def test_without_a_key_and_without_the_scope_it_is_77(installed: Installation, bare: Shell) -> None:
+    url = ("--url", str(installed.client.base_url))
+    assert "needs an API key" in bare.refused("jobs", "list", *url, code=os.EX_NOPERM)
+    made = installed.client.post("/apikeys", json={"name": "r", "scopes": ["read"]}).json()
+    assert bare.json("jobs", "list", *url, "--api-key", made["key"])["more"] in (True, False)
+    refused = bare.refused("lanes", "pause", "low", *url, "--api-key", made["key"], code=os.EX_NOPERM)
+    assert "has not the scope 'admin'" in refused
+    assert made["key"] not in refused
+
+
+def test_gateway_that_is_not_there_is_69_and_what_is_none_is_1(bare: Shell) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    began_s = time.monotonic()
+    assert f"no gateway answers at {url}/stats" in bare.refused("stats", "--url", url, code=os.EX_UNAVAILABLE)
+    assert time.monotonic() - began_s < 20
+    assert "is no URL of a gateway" in bare.refused("stats", "--url", "127.0.0.1:8080", code=2)
+
+
+def test_folder_without_redis_is_78_and_says_what_to_do(bare: Shell) -> None:
+    said = bare.refused("jobs", "list", code=os.EX_CONFIG)
+    assert "GATEWAY_REDIS_URL" in said
+    assert "--url" in said
+
+
+def test_redis_that_is_away_is_69(tmp_path: Path) -> None:
+    shell = Shell(tmp_path, GATEWAY_REDIS_URL=f"redis://127.0.0.1:{free_port()}/0")
+    assert "Redis cannot be reached" in shell.refused("stats", code=os.EX_UNAVAILABLE)
+    shell.close()
+
+
+def test_wrong_configuration_is_78_also_straight_to_redis(tmp_path: Path) -> None:
+    (tmp_path / "gateway.toml").write_text("[targets.a]\nexecutor = 3\n")
+    shell = Shell(tmp_path, GATEWAY_REDIS_URL="redis://127.0.0.1:1/0")
+    assert "gateway.toml: targets.a.executor" in shell.refused("targets", "list", code=os.EX_CONFIG)
+    shell.close()
+
+
+def test_url_goes_before_redis(installed: Installation, tmp_path: Path) -> None:
+    shell = Shell(
+        tmp_path,
+        GATEWAY_URL=str(installed.client.base_url),
+        GATEWAY_API_KEY=ADMIN,
+        GATEWAY_REDIS_URL="redis://127.0.0.1:1/0",
+    )
+    assert "work" in [target["name"] for target in shell.json("targets", "list")["targets"]]
+    shell.close()
+
+
+@pytest.mark.parametrize("way", ["url", "straight"])
+def test_tail_follows_all_jobs_until_ctrl_c(installed: Installation, tmp_path: Path, way: str) -> None:
+    url = {"GATEWAY_URL": str(installed.client.base_url), "GATEWAY_API_KEY": ADMIN}
+    out = tmp_path / "out"
+    with out.open("wb") as printed:
+        tail = subprocess.Popen(
+            [GATEWAY, "jobs", "tail", "--target", "work", "--json"],
+            cwd=installed.folder,
+            env=environment(**(url if way == "url" else {})),
+            stdout=printed,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def followed() -> bool:
+        installed.submit("work", {"do": "return"})
+        return '"succeeded"' in out.read_text()
+
+    try:
+        until_sync(followed, timeout_s=20, every_s=0.2)
+        tail.send_signal(signal.SIGINT)
+        _, said = tail.communicate(timeout=20)
+    finally:
+        tail.kill()
+    assert "Traceback" not in said
+    assert tail.returncode == 130
+    events = [json.loads(line) for line in out.read_text().splitlines()]
+    assert {event["target"] for event in events} == {"work"}
+    assert all(event["job_id"] and event["at"].endswith("Z") for event in events)
+
+
+def test_reader_that_goes_away_ends_a_command_quietly(installed: Installation) -> None:
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    done = subprocess.run(
+        [GATEWAY, "stats"],
+        cwd=installed.folder,
+        env=environment(GATEWAY_URL=str(installed.client.base_url), GATEWAY_API_KEY=ADMIN),
+        stdout=ours.fileno(),
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
+    ours.close()
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 1
