@@ -19,8 +19,8 @@ OURS = {
 BESIDE = {"Event": {"facts"}}
 """What the client gathers under a name of its own."""
 
-OF_OTHERS = {"Alive", "DeliveryJob", "DeliveryAnswer"}
-"""Answers to load balancers and webhook senders."""
+OF_OTHERS = {"Alive", "RouteSettings", "TriggerBody"}
+"""Answers to load balancers, and what is sent."""
 
 
 @pytest.mark.parametrize("name", OURS)
