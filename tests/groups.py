@@ -67,7 +67,10 @@ class Sentinel:
         """What it knows of the primary; empty while it does not answer."""
         with contextlib.suppress(redis.RedisError), plain_client(self.port) as client:
             flat: Any = client.execute_command("SENTINEL", "MASTER", MASTER)
-            return dict(flat) if isinstance(flat, dict) else dict(zip(flat[::2], flat[1::2], strict=True))
+            facts = dict(flat) if isinstance(flat, dict) else dict(zip(flat[::2], flat[1::2], strict=True))
+            # in the midst of a failover the description still has the old address
+            address: Any = client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)
+            return facts | {"port": str(address[1])}
         return {}
 
 

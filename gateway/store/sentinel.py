@@ -68,16 +68,21 @@ class Primary:
         )
 
     async def _ask(self, sentinel: Redis) -> tuple[int, Address] | str:
-        """Its configuration's epoch and the primary's address, or why there is no answer."""
+        """Its configuration's epoch and the primary's address, or why there is no answer.
+
+        The address is asked for by itself: while a Sentinel carries a failover out, its description of the master has
+        the new epoch and still the old address, which may be that of a server that lives and takes writes.
+        """
         try:
             async with asyncio.timeout(ASK_S):
                 flat: Any = await sentinel.execute_command("SENTINEL", "MASTER", self._master)
+                address: Any = await sentinel.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._master)
         except ResponseError as error:
             return str(error)
         except (RedisError, OSError, TimeoutError) as error:
             return str(error) or "no answer in time"
         facts = flat if isinstance(flat, dict) else dict(zip(flat[::2], flat[1::2], strict=True))
-        return int(facts[b"config-epoch"]), (facts[b"ip"].decode(), int(facts[b"port"]))
+        return int(facts[b"config-epoch"]), (address[0].decode(), int(address[1]))
 
 
 class SentinelClient(Client):

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import time
 from collections.abc import Callable
 
 import pytest
 
 from gateway.errors import StoreUnavailable
+from gateway.redis_url import parse_redis_url
 from gateway.settings import Settings
 from gateway.store import Store
+from gateway.store.sentinel import SentinelClient
 from tests.dispatch.running import Dispatching, dispatching
 from tests.groups import MASTER, SentinelGroup, plain_client
 from tests.topology.load import Load, loading
@@ -93,3 +97,36 @@ async def test_unknown_master_is_unavailable_and_says_its_name(sentinels: Sentin
 async def test_no_sentinel_at_all_is_unavailable(namespace: str) -> None:
     with pytest.raises(StoreUnavailable, match="none of the 2 Sentinels"):
         await Store.open("redis+sentinel://127.0.0.1:1,127.0.0.1:2/jobs", namespace=namespace)
+
+
+OLD, NEW = 65_001, 10_001
+"""Ports; the old primary's is the greater, so that it would win where addresses are compared."""
+
+
+async def describe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, leader: bool) -> None:
+    """A Sentinel in the midst of a failover: its leader describes the old primary under the new epoch."""
+    described = OLD if leader else NEW
+    facts = ["ip", "127.0.0.1", "port", str(described), "config-epoch", "7"]
+    while data := await reader.read(4096):
+        for command in data.decode().upper().split("SENTINEL")[1:]:
+            words = facts if "GET-MASTER" not in command else ["127.0.0.1", str(NEW)]
+            writer.write(f"*{len(words)}\r\n".encode() + b"".join(f"${len(w)}\r\n{w}\r\n".encode() for w in words))
+        if "SENTINEL" not in data.decode().upper():
+            writer.write(b"+OK\r\n" * data.count(b"*"))
+        await writer.drain()
+    writer.close()
+
+
+async def test_promoted_server_is_the_primary_while_a_sentinel_still_describes_the_old_one() -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        ports = []
+        for leader in (True, False, False):
+            server = await asyncio.start_server(functools.partial(describe, leader=leader), "127.0.0.1", 0)
+            await stack.enter_async_context(server)
+            ports.append(server.sockets[0].getsockname()[1])
+        places = ",".join(f"127.0.0.1:{port}" for port in ports)
+        client = SentinelClient.named_by(parse_redis_url(f"redis+sentinel://{places}/{MASTER}"), reply_timeout_s=1.0)
+        try:
+            assert await client.primary.locate() == ("127.0.0.1", NEW)
+        finally:
+            await client.aclose()
