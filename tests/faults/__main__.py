@@ -35,7 +35,7 @@ def main() -> int:
         for breach in results[-1].breaches:
             print(f"      {breach}", flush=True)
     if given.write:
-        write_table(results, seed=seed)
+        write_table(results)
     broken = sum(bool(result.breaches) for result in results)
     print(f"{len(results)} rows, {broken} broken, {time.monotonic() - began_s:.0f} s")
     return 1 if broken else 0

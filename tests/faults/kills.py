@@ -25,7 +25,7 @@ SETUP = Setup(slots=SLOTS, dispatchers=DISPATCHERS, gateway={"max_stalls": 100})
 
 def kill_at_random(stage: Stage, kills: int) -> None:
     """Kills one after the other, each at a random point of its life, and starts another in its place."""
-    with stage.load(steady, every_s=0.2):
+    with stage.load(steady, every_s=0.6):
         for at in range(kills):
             seat = stage.draw.randrange(DISPATCHERS)
             victim = stage.dispatchers[seat]
@@ -55,7 +55,7 @@ def run(kills: int, seed: int) -> Facts:
     began_s = time.monotonic()
     with placed("standalone", ("--appendonly", "yes")) as place, on_stage(place, SETUP, seed=seed) as stage:
         kill_at_random(stage, kills)
-        facts = check(stage, timeout_s=120)
+        facts = check(stage, timeout_s=300)
         spent = asyncio.run(attempts_spent(stage))
         if facts.dead:
             facts.breach("I1", f"{facts.dead} jobs did not succeed")

@@ -46,6 +46,10 @@ class Place:
         assert isinstance(self.group, ClusterGroup)
         return self.group
 
+    def holding(self, key: str) -> Server:
+        """The server that holds a key."""
+        return self.group.owner(key) if isinstance(self.group, ClusterGroup) else self.servers()[0]
+
     def servers(self) -> list[Server]:
         """Every living server that takes writes."""
         if isinstance(self.group, Server):

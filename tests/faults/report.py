@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.faults.suite import Result
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "reliability.md"
-BEGIN, END = "<!-- faults: begin -->", "<!-- faults: end -->"
+_BEGIN, _END = "<!-- {}: begin -->", "<!-- {}: end -->"
 _HEAD = (
     "| # | fault | on | injected | times | acknowledged | lost | ran again (at most) | recovered in |\n"
     "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
@@ -27,14 +27,25 @@ def line_of(result: Result) -> str:
     )
 
 
-def write_table(results: Sequence[Result], *, seed: int) -> None:
+def write_table(results: Sequence[Result]) -> None:
     """Puts the rows into the page, each in the place of the one of the same number and topology."""
-    page = PAGE.read_text()
-    before, _, rest = page.partition(BEGIN)
-    old, _, after = rest.partition(END)
-    rows = dict(_rows(old)) | {_key(result): _row(result, seed) for result in results}
-    listed = [rows[key] for key in sorted(rows, key=_order)]
-    PAGE.write_text("\n".join([f"{before}{BEGIN}", _HEAD, *listed, f"{END}{after}"]))
+    _, old, _ = _between(PAGE.read_text(), "faults")
+    rows = dict(_rows(old)) | {_key(result): _row(result) for result in results}
+    replace_between(PAGE, "faults", "\n".join([_HEAD, *(rows[key] for key in sorted(rows, key=_order))]))
+
+
+def replace_between(page: Path, name: str, text: str) -> None:
+    """Puts a text between the two marks of that name in a page."""
+    before, _, after = _between(page.read_text(), name)
+    page.write_text(f"{before}{_BEGIN.format(name)}\n{text}\n{_END.format(name)}{after}")
+
+
+def _between(text: str, name: str) -> tuple[str, str, str]:
+    before, begin, rest = text.partition(_BEGIN.format(name))
+    inside, end, after = rest.partition(_END.format(name))
+    if not begin or not end:
+        raise ValueError(f"the page has no marks for {name!r}")
+    return before, inside, after
 
 
 def _rows(table: str) -> list[tuple[tuple[str, str], str]]:
@@ -50,7 +61,7 @@ def _order(key: tuple[str, str]) -> tuple[int, str, str]:
     return int(re.sub(r"\D", "", key[0])), key[0], ("standalone", "sentinel", "cluster").index(key[1]).__str__()
 
 
-def _row(result: Result, seed: int) -> str:
+def _row(result: Result) -> str:
     cells = (
         result.number,
         result.title,

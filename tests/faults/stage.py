@@ -19,6 +19,7 @@ from tests.e2e.installation import Installation, Process
 from tests.egress.receiver import Peer, Receiver, answer
 from tests.faults.background import Background
 from tests.faults.history import History, Reader, Recorder
+from tests.faults.hostile import BEHAVIOURS
 from tests.faults.load import Load, Make, Readers, mixed
 from tests.faults.places import Place
 from tests.faults.toxics import ToxicProxy
@@ -184,6 +185,9 @@ class Stage:
                 found = _JOB.search(received.body)
                 if found is not None:
                     self.recorder.note("callback", [found[1].decode()], run=received.values("webhook-id")[0])
+            if received.path in BEHAVIOURS:
+                await BEHAVIOURS[received.path](peer)
+                return
             await peer.write(answer("200 OK", orjson.dumps({"path": received.path})))
 
     def close(self) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from tests.faults.checker import Facts, check, check_end
 from tests.faults.places import Topology, placed
-from tests.faults.rows import ROWS, Injected, Row, failover, network, processes, servers
+from tests.faults.rows import ROWS, Injected, Row, failover, network, processes, servers, skew, targets
 from tests.faults.stage import on_stage
 
-__all__ = ["Result", "chosen", "failover", "network", "processes", "run_row", "servers"]
+__all__ = ["Result", "chosen", "failover", "network", "processes", "run_row", "servers", "skew", "targets"]
 
 
 @dataclass(frozen=True, slots=True)

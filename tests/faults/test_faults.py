@@ -7,6 +7,7 @@ import random
 import pytest
 
 from tests.faults.history import Event, History
+from tests.faults.mutations import MUTATIONS, ROOT, Mutation
 from tests.faults.rows import ROWS
 from tests.faults.suite import run_row
 
@@ -26,3 +27,9 @@ def test_recovery_is_when_jobs_are_taken_in_and_finished_again() -> None:
     events = [(1, "ack"), (2, "end"), (3, "fault"), (4, "healed"), (5, "ack"), (7, "end"), (9, "ack")]
     history = History(Event(at * second, kind, "j") for at, kind in events)  # type: ignore[arg-type]
     assert history.recoveries_s() == [3.0]
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: str(mutation.name))
+def test_mutation_still_breaks_one_place(mutation: Mutation) -> None:
+    assert (ROOT / mutation.file).read_text().count(mutation.old) == 1
+    assert mutation.row in ROWS

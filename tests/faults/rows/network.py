@@ -88,6 +88,8 @@ def tear_connections(stage: Stage) -> Injected:
     injected = Injected("RST of every connection, and of each after 20 kB", proxy.resets, in_flight=BOTH)
     injected.breaches += readers.wrong[:5]
     injected.notes = f"{load.refused} requests were 503 and then taken"
+    reclaimed = sum(len(each.lines("job reclaimed: its dispatcher was lost")) for each in stage.dispatchers)
+    injected.expect(reclaimed == 0, f"{reclaimed} jobs were claimed by nobody who knew, and taken back")
     return injected
 
 

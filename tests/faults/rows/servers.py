@@ -6,13 +6,19 @@ import contextlib
 import shutil
 import threading
 import time
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import redis
 
+from gateway.errors import StoreError
+from gateway.jobs import Submission
+from gateway.store import Store, Worker
+from gateway.store.scripts import script
 from tests.faults.load import short
 from tests.faults.rows import SENTINEL, Injected, row
 from tests.faults.stage import Setup, Stage
+from tests.proxy import Proxy
 from tests.servers import Server
 from tests.waiting import until_sync
 
@@ -202,12 +208,69 @@ def suspend_server(stage: Stage) -> Injected:
         for stop_s in stops:
             stage.await_acks(60)
             stage.pause(0.0, 0.1)
-            with stage.fault("SIGSTOP"):
-                stage.place.server.suspend()
+            with stage.fault("SIGSTOP"), suspended(stage.place.server):
                 time.sleep(stop_s)  # the fault itself
-                stage.place.server.resume()
         stage.await_acks(60)
     return Injected("SIGSTOP for 0.3, 1, 1 and 3 s", len(stops), in_flight=3 * BOTH)
+
+
+@contextlib.contextmanager
+def suspended(server: Server) -> Iterator[None]:
+    """The server stands still while the block runs."""
+    server.suspend()
+    try:
+        yield
+    finally:
+        server.resume()
+
+
+REPEATED = {"submit": 2, "cancel": 2, "lookup": 1, "inspect": 1, "reap": 1}
+"""How often each script reaches the server when its first reply is lost: what is safe to repeat is asked once more."""
+
+
+@row("14b", "the reply of a call is lost", setup=Setup(dispatchers=0))
+def lose_replies(stage: Stage) -> Injected:
+    """Nothing but our own policy may send a call again: each reaches the server as often as that says."""
+    wrong = stage.background.run(_lose_replies(stage), timeout_s=60)
+    with stage.load(short):
+        stage.dispatchers.append(stage.installation.dispatch(stage.url))
+        stage.await_acks(50)
+    injected = Injected(f"the replies of {', '.join(REPEATED)}", len(REPEATED))
+    injected.breaches += wrong
+    return injected
+
+
+async def _lose_replies(stage: Stage) -> list[str]:
+    wrong: list[str] = []
+    async with Proxy(stage.place.server) as proxy:
+        store = await Store.open(proxy.url, namespace="elsewhere", lanes=("default",))
+        try:
+            job = Submission(store.new_id(1), "work", b"{}")
+            worker = Worker(store.client, store.keyspaces[0], "d", store.lanes, lease_ms=9000, heartbeat_ms=9000)
+            calls: dict[str, Callable[[], Awaitable[object]]] = {
+                "submit": lambda: store.submit([job]),
+                "cancel": lambda: store.cancel(job.job_id),
+                "lookup": lambda: store.find(job.job_id),
+                "inspect": store.inspect,
+                "reap": lambda: worker.reap(5, max_stalls=1),
+            }
+            for name, call in calls.items():
+                await store.client.script_load(script(name).source)
+                proxy.lose_reply_to(script(name).sha)
+                before = await _evaluated(store)
+                with contextlib.suppress(StoreError):
+                    await call()
+                sent = await _evaluated(store) - before
+                if sent != REPEATED[name]:
+                    wrong.append(f"row: {name} reached the server {sent} times, not {REPEATED[name]}")
+        finally:
+            await store.aclose()
+    return wrong
+
+
+async def _evaluated(store: Store) -> int:
+    stats = await store.client.info("commandstats")
+    return int(stats.get("cmdstat_evalsha", {}).get("calls", 0))
 
 
 @row("17", "the disk is full", setup=Setup(disk_mb=12))
