@@ -136,6 +136,9 @@ class Executor(ABC, Generic[C]):
     has_flow: ClassVar[bool] = False
     """Do jobs of each target wait in a flow of their own even without limits, so that the target can be paused?"""
 
+    has_breaker: ClassVar[bool] = False
+    """Have its targets a circuit breaker unless they say otherwise?"""
+
     remote: ClassVar[bool] = False
     """May targets be defined over the API? Only if no config can do harm on the machine that runs them."""
 

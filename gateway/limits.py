@@ -7,6 +7,8 @@ import re
 
 import msgspec
 
+from gateway.breaker import Breaker, breaker_fields
+
 _RATE = re.compile(r"(\d+(?:\.\d+)?)/(?:(\d+)?(s|m|h|d))\Z", re.ASCII)
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _MOST_PER_S = 1_000_000
@@ -73,10 +75,11 @@ class Limits(KeyLimits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     per_key: KeyLimits | None = None
 
 
-def flow_fields(limits: Limits, *, ordered: bool) -> dict[str, int]:
+def flow_fields(limits: Limits, *, ordered: bool, breaker: Breaker | None = None) -> dict[str, int]:
     """All that the store keeps of a target's limits."""
     per_key = limits.per_key or KeyLimits()
-    return {**limits.fields(""), **per_key.fields("key_"), "ordered": int(ordered)}
+    own = {**limits.fields(""), **per_key.fields("key_"), "ordered": int(ordered)}
+    return own | breaker_fields(breaker)
 
 
 def _least_burst(rate: Rate) -> int:

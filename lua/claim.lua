@@ -183,7 +183,11 @@ local function take(id, lane, k)
   ids[taken_n + 1] = id
   reply(id, line and attempt .. '|' .. previous .. '|' .. updated .. '|' .. facts or '', body)
   if followed then tell('started', id, lane, target, attempt) end
-  if k then spend(k.target, k) end
+  if k then
+    spend(k.target, k)
+    -- half open: this is the one that tries
+    if k.target.breaker > 0 and k.target.open_until > 0 then call('HSET', P .. 'fb:' .. target, 'probe', id) end
+  end
   return 'taken'
 end
 
@@ -194,7 +198,8 @@ local passed_over = {} -- targets whose first job is a suspect that may not run 
 local function serve_keyless(t, lane, limit)
   local k = key_node(t, '')
   local most = n - taken_n
-  if t.concurrency > 0 then most = math.min(most, t.concurrency - t.running) end
+  local concurrency = concurrency_of(t)
+  if concurrency > 0 then most = math.min(most, concurrency - t.running) end
   if t.interval > 0 then
     most = math.min(most, floor((now_us - math.max(t.tat, now_us) + (t.burst - 1) * t.interval) / t.interval) + 1)
   end

@@ -2,12 +2,14 @@
 --
 -- KEYS  1 prefix
 -- ARGV  1 target, then fields and values: concurrency, interval (us a token), burst, quota, window (us),
---       key_concurrency, key_interval, key_burst, key_quota, key_window, ordered, paused, open_until (us); 0: no limit
+--       key_concurrency, key_interval, key_burst, key_quota, key_window, ordered, paused (2: gone), open_until (us),
+--       breaker, breaker_ratio (of 100), breaker_window, breaker_pause, breaker_cap (us); 0: no limit
 -- Returns  1 if the target has flows for the first time, 0 if it had them
 local target = ARGV[1]
 if not target or #ARGV % 2 ~= 1 then return redis.error_reply('ERR flow_control: target [field value]…') end
 local known = {}
 for i = 1, #TARGET_LIMITS do known[TARGET_LIMITS[i]] = true end
+for i = 1, 4 do known[BREAKER[i]] = true end
 for i = 2, #ARGV, 2 do
   if not known[ARGV[i]] or not whole(ARGV[i + 1], 0) then
     return redis.error_reply('ERR flow_control: no such limit, or one that is no whole number from 0: ' .. ARGV[i])
@@ -18,7 +20,12 @@ local key = P .. 'ft:' .. target
 local new = call('HSETNX', key, 'running', 0)
 local keys_change = false
 for i = 2, #ARGV, 2 do
-  call('HSET', key, ARGV[i], ARGV[i + 1])
+  local own = string.sub(ARGV[i], 1, 8) ~= 'breaker_'
+  call('HSET', own and key or P .. 'fb:' .. target, ARGV[i], ARGV[i + 1])
+  if ARGV[i + 1] == '0' then
+    if ARGV[i] == 'open_until' then call('HDEL', P .. 'fb:' .. target, 'trips', 'probe', 'opened', 'good', 'bad', 'window_at') end
+    if ARGV[i] == 'paused' then call('HDEL', P .. 'fb:' .. target, 'gone') end
+  end
   keys_change = keys_change or ARGV[i] == 'key_concurrency' or ARGV[i] == 'ordered'
 end
 local t = target_node(target)

@@ -14,13 +14,13 @@
 --   a key is in ring and heads  <=>  its queue is not empty and the key is not blocked
 --   ~T is in the lane, at the least of heads  <=>  the ring is not empty and the target is not blocked
 -- A key is blocked while it is held (an `ordered` retry), at its concurrency, or out of tokens; a target while it is
--- paused, its breaker is open, it is at its concurrency, or out of tokens. Whatever unblocks a node (a settle, a
+-- paused or disabled, its breaker is open, it is at its concurrency, or out of tokens. Whatever unblocks a node (a settle, a
 -- timer, resume, another limit) evaluates it whole, so no wake-up can be lost.
 
 local TIMER_MOST = 10000000 -- us: a timer looks again at least this often, so that a changed limit is seen
 local TARGET_STATE = { 'running', 'tat', 'timer', 'turn', 'used', 'window_at', 'blocked', 'lanes' }
 local TARGET_LIMITS = { 'concurrency', 'interval', 'burst', 'quota', 'window', 'key_concurrency', 'key_interval',
-  'key_burst', 'key_quota', 'key_window', 'ordered', 'paused', 'open_until' }
+  'key_burst', 'key_quota', 'key_window', 'ordered', 'paused', 'open_until', 'breaker' }
 local KEY_STATE = { 'running', 'tat', 'timer', 'used', 'window_at', 'blocked', 'lanes', 'held' }
 local TEXTS = { lanes = true, held = true }
 
@@ -130,10 +130,16 @@ local function arm(node, member, at)
   call('ZADD', P .. 'due', node.timer, '~' .. member)
 end
 
+-- How many jobs of a target may run at once (0: any number): one while its breaker is half open.
+local function concurrency_of(t)
+  return t.breaker > 0 and t.open_until > 0 and 1 or t.concurrency
+end
+
 -- Is the target blocked? Arms its timer where time will unblock it.
 local function target_blocked(t)
-  if t.paused == 1 or t.timer > 0 then return true end
-  if t.concurrency > 0 and t.running >= t.concurrency then return true end
+  if t.paused > 0 or t.timer > 0 then return true end
+  local concurrency = concurrency_of(t)
+  if concurrency > 0 and t.running >= concurrency then return true end
   local at = math.max(free_at(t, t.interval, t.burst, t.quota, t.window), t.open_until > now_us and t.open_until or 0)
   if at == 0 then return false end
   arm(t, t.name, at)

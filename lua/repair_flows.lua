@@ -114,7 +114,7 @@ local function check_key(k)
 end
 
 local function check_target()
-  local blocked = check_node(t, target, running, t.concurrency, t.paused == 1)
+  local blocked = check_node(t, target, running, concurrency_of(t), t.paused > 0)
   for i = 1, #LANES do
     local lane = LANES[i]
     local at = call('ZSCORE', P .. 'lane:' .. lane, '~' .. target)

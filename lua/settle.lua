@@ -52,6 +52,14 @@ local function settle(id, outcome, delay_ms, reason, result, error)
   local job = load(id)
   if has_flag(job, 'q') and (outcome == 'retry' or outcome == 'released') then outcome = 'cancelled' end
   if outcome == 'retry' and job.attempt >= tonumber(job.max) then outcome, reason = 'dead', 'exhausted' end
+  local died_of = outcome == 'dead' and reason
+  if outcome == 'retry' or died_of == 'exhausted' then
+    if judge(job.target, id, true, error) then outcome = 'released' end
+  elseif outcome == 'succeeded' or died_of == 'fatal' then
+    judge(job.target, id, false, error)
+  elseif died_of == 'gone' then
+    disable(job.target, id, error)
+  end
   if outcome == 'released' then return release(id, job) end
   if has_flag(job, 's') then
     drop_flags(job, 's')
@@ -94,6 +102,7 @@ local function settle_plain(id, token)
   end
   write_line(id, 'succeeded' .. sub(line, 8, to - 1))
   unspend(last_target, '')
+  judge(last_target, id, false, '')
   end_well(id, 'succeeded', last_lane, last_target)
   if followed then tell('succeeded', id, last_lane, last_target, match(token, '^%d+'), '') end
   answer(id, 'succeeded')
@@ -113,5 +122,6 @@ for i = 1, #jobs do
   end
 end
 call_many('ZREM', P .. 'leases', unlease)
+flush_breakers()
 commit()
 return cmsgpack.pack(out)

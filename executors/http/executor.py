@@ -32,6 +32,7 @@ class HttpExecutor(Executor[HttpConfig]):
     name = "http"
     Config = HttpConfig
     has_flow = True
+    has_breaker = True
     remote = True
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:

@@ -58,6 +58,7 @@ def create_app(
     (StoreMismatch) ends the start.
     """
     store.expect_flows(registry.flows)
+    store.expect_notices(registry.notices)
     gateway = Gateway(
         settings=settings,
         store=store,

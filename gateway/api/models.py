@@ -16,10 +16,10 @@ from gateway.settings import RouteSettings
 StatusOrGone = Literal["scheduled", "pending", "running", "retrying", "succeeded", "dead", "cancelled", "gone"]
 
 
-WaitingOn = Literal["paused", "breaker", "concurrency", "quota", "rate", "key"]
+WaitingOn = Literal["disabled", "paused", "breaker", "concurrency", "quota", "rate", "key"]
 """What holds a pending job back: its target's pause or limits, or those of its key."""
 
-BlockedBy = Literal["paused", "breaker", "concurrency", "quota", "rate"]
+BlockedBy = Literal["disabled", "paused", "breaker", "concurrency", "quota", "rate"]
 
 
 class _Model(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
@@ -301,6 +301,8 @@ class TargetShown(_Model):
     running: int | None = None
     blocked: BlockedBy | None = None
     source: Literal["file", "api"] = "file"
+    disabled_at: datetime | None = None
+    replay_id: str | None = None
     lane: str | None = None
     limits: LimitsShown | None = None
     ordered: bool = False

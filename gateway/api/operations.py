@@ -150,6 +150,11 @@ OPERATIONS: tuple[Operation, ...] = (
         {200: models.TargetShown},
     ),
     Operation(
+        "POST", "/targets/{target}/enable", targets.enable, "admin",
+        "Let a disabled target's jobs go on, close its breaker, and send back what died meanwhile",
+        {200: models.TargetShown}, targets.Enabling, body_required=False,
+    ),
+    Operation(
         "POST", "/targets/{target}/resume", targets.resume, "admin", "Let a target's jobs go on",
         {200: models.TargetShown},
     ),

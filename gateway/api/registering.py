@@ -26,6 +26,7 @@ class TargetBody(msgspec.Struct):
     retry: RetryOverride | None = None
     limit: dict[str, Any] | None = None
     ordered: bool = False
+    breaker: dict[str, Any] | bool | None = None
 
 
 MOST_FAULTS = 32

@@ -13,15 +13,16 @@ from gateway.api.call import Call
 from gateway.api.query import Query
 from gateway.api.records import timestamp
 from gateway.api.registering import parse_target, rotated
-from gateway.api.replays import optional_body
+from gateway.api.replays import DEFAULT_RATE, optional_body
 from gateway.api.reply import Reply, json_reply
 from gateway.durations import Duration
 from gateway.errors import NotFound, WrongState
-from gateway.limits import KeyLimits, Limits
+from gateway.limits import KeyLimits, Limits, Rate
 from gateway.registry.targets import Target
 from gateway.signing import SECRET_PREFIX
 from gateway.store.registered import Registered, put_registered, remove_registered
-from gateway.store.targets import TargetState, inspect_targets, pause_target
+from gateway.store.replays import ReplayOrder, start_replay
+from gateway.store.targets import TargetState, enable_target, inspect_targets, pause_target
 from gateway.submission import check_text
 
 OVERLAP_S = 86400.0
@@ -107,6 +108,26 @@ async def resume(call: Call) -> Reply:
     return await _paused(call, paused=False)
 
 
+class Enabling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether the jobs that died while the target was disabled are sent back, and how fast (`"100/s"` if left out)."""
+
+    replay: bool = False
+    rate: Rate | None = None
+
+
+async def enable(call: Call) -> Reply:
+    """The target, whose jobs go on, and the id of the replay of those that died meanwhile, if it was asked for."""
+    wanted = await optional_body(call, Enabling)
+    store, target = call.gateway.store, call.gateway.registry.submittable(call.path_value("target"))
+    state = (await call.in_time(lambda: inspect_targets(store, [target.name])))[target.name]
+    await call.in_time(lambda: enable_target(store, target.name))
+    replay_id = None
+    if wanted.replay and state.disabled_ms:
+        order = ReplayOrder(str(wanted.rate or DEFAULT_RATE), target.name, dead_after_ms=state.disabled_ms)
+        replay_id = await call.in_time(lambda: start_replay(store, order))
+    return await _shown(call, target, replay_id=replay_id)
+
+
 async def _paused(call: Call, *, paused: bool) -> Reply:
     target = call.gateway.registry.submittable(call.path_value("target"))
     await call.in_time(lambda: pause_target(call.gateway.store, target.name, paused=paused))
@@ -118,10 +139,11 @@ def _refuse_configured(call: Call, name: str) -> None:
         raise WrongState(f"target {name} is defined in {call.gateway.settings.source} or in code: change it there")
 
 
-async def _shown(call: Call, target: Target, status: int = 200) -> Reply:
+async def _shown(call: Call, target: Target, status: int = 200, *, replay_id: str | None = None) -> Reply:
     states = await call.in_time(lambda: inspect_targets(call.gateway.store, [target.name]))
     known = call.gateway.registrations.known.get(target.name)
-    return json_reply(_render(target, states[target.name], known), status)
+    shown = _render(target, states[target.name], known)
+    return json_reply(shown | ({"replay_id": replay_id} if replay_id else {}), status)
 
 
 def _render(target: Target, state: TargetState, known: Registered | None) -> dict[str, Any]:
@@ -136,6 +158,8 @@ def _render(target: Target, state: TargetState, known: Registered | None) -> dic
         out["running"] = state.running
     if state.blocked:
         out["blocked"] = state.blocked
+    if state.disabled_ms:
+        out["disabled_at"] = timestamp(state.disabled_ms)
     if target.lane is not None:
         out["lane"] = target.lane
     if target.limit is not None:

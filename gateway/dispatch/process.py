@@ -7,7 +7,6 @@ import random
 import signal
 import socket
 import time
-from collections.abc import Mapping
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -34,12 +33,12 @@ async def run_dispatcher(settings: Settings, *, redis_url: str) -> None:
 
     Waits for Redis if it is away. Raises ConfigError or StoreMismatch if it can never run.
     """
-    flows = Registry.build(settings).flows  # what is wrong with the configuration is said before Redis is waited for
+    registry = Registry.build(settings)  # what is wrong with the configuration is said before Redis is waited for
     stop = Stop()
     loop = asyncio.get_running_loop()
     for sig in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(sig, stop.ask)
-    store = await _open_store(settings, redis_url, flows, stop)
+    store = await _open_store(settings, redis_url, registry, stop)
     if store is None:
         return
     try:
@@ -48,10 +47,9 @@ async def run_dispatcher(settings: Settings, *, redis_url: str) -> None:
         await store.aclose()
 
 
-async def _open_store(
-    settings: Settings, redis_url: str, flows: Mapping[str, Mapping[str, int]], stop: Stop
-) -> Store | None:
-    store = make_store(settings, redis_url, flows=flows)
+async def _open_store(settings: Settings, redis_url: str, registry: Registry, stop: Stop) -> Store | None:
+    store = make_store(settings, redis_url, flows=registry.flows)
+    store.expect_notices(registry.notices)
     delay_s = 0.1
     while not stop.drain.is_set():
         try:

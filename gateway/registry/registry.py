@@ -29,7 +29,15 @@ from gateway.registry.targets import (
 )
 from gateway.schedules import Schedule
 from gateway.secret import Secret
-from gateway.settings import SecretSource, Settings, TargetSettings, TriggerSettings, known_names
+from gateway.settings import (
+    SecretSource,
+    Settings,
+    TargetSettings,
+    TriggerSettings,
+    join_place,
+    known_names,
+    mend_name,
+)
 from gateway.triggers import Trigger
 from gateway.verifier import Verifier
 
@@ -64,6 +72,7 @@ class Registry:
                 for name, each in settings.schedules.items()
             }
         )
+        self.notices = self._notices(settings)
         self._builtin = builtin_targets(self.executors, per_host=settings.egress.per_host)
         self._started: list[Executor[Any]] = []
 
@@ -116,6 +125,17 @@ class Registry:
         """The targets whose jobs wait in flows, with their limits."""
         targets = self._builtin | dict(self.targets)
         return {name: flow for name, target in targets.items() if (flow := target.flow) is not None}
+
+    def _notices(self, settings: Settings) -> tuple[str, str, int] | None:
+        """Target, lane and attempts of the jobs that tell of disabled targets; None if nobody is to be told."""
+        name = settings.notices.target
+        if name is None:
+            return None
+        target = self._configured.get(name)
+        if target is None:
+            mend = mend_name(name, list(self._configured))
+            raise ConfigError(join_place(settings.source, "notices.target"), f'no target named "{name}"; {mend}')
+        return name, target.lane or settings.lanes.default, target.retry.max_attempts
 
     def callback_config(self, url: str, secret: Secret | str | None = None) -> Any:
         """The http executor's config for one callback; ConfigError (place `callback…`) if it cannot be."""

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from gateway.backoff import RetryPolicy
+from gateway.breaker import Breaker
 from gateway.errors import ConfigError, PluginError
 from gateway.executor import Executor
 from gateway.jobs import CALLBACK_TARGET, URL_TARGET, JobRequest
@@ -40,6 +41,7 @@ class Target:
     limit: Limits | None = None
     ordered: bool = False
     place: str = ""
+    breaker: Breaker | None = None
 
     def check_request(self, request: JobRequest) -> None:
         """Raises ValueError (FieldFault: with the field) unless its jobs may set this of their requests."""
@@ -48,9 +50,9 @@ class Target:
     @property
     def flow(self) -> dict[str, int] | None:
         """What the store keeps of the limits; None if the target's jobs wait in the lanes, in no flow of their own."""
-        if self.limit is None and not self.ordered and not self.executor.has_flow:
+        if self.limit is None and not self.ordered and not self.executor.has_flow and self.breaker is None:
             return None
-        return flow_fields(self.limit or Limits(), ordered=self.ordered)
+        return flow_fields(self.limit or Limits(), ordered=self.ordered, breaker=self.breaker)
 
 
 def make_target(
@@ -79,7 +81,15 @@ def make_target(
         settings.limit,
         settings.ordered,
         place,
+        _breaker(settings.breaker, executor),
     )
+
+
+def _breaker(wanted: Breaker | bool | None, executor: Executor[Any]) -> Breaker | None:
+    """The breaker as it is written, or the default one where it is `true`, or left out for an executor that has one."""
+    if isinstance(wanted, Breaker):
+        return wanted
+    return Breaker() if (executor.has_breaker if wanted is None else wanted) else None
 
 
 def check_lane(lane: str | None, lanes: Sequence[str], place: str) -> None:

@@ -20,7 +20,18 @@ from gateway.settings.spelling import mend_name
 
 T = TypeVar("T")
 
-TOP_LEVEL = ("plugins", "imports", "gateway", "egress", "lanes", "retention", "targets", "triggers", "schedules")
+TOP_LEVEL = (
+    "plugins",
+    "imports",
+    "gateway",
+    "egress",
+    "lanes",
+    "retention",
+    "notices",
+    "targets",
+    "triggers",
+    "schedules",
+)
 """The keys of the file itself; below a `[section]` TOML takes them for keys of that section."""
 
 _EXAMPLES = {Limits: '{ rate = "5/s", concurrency = 2 }', KeyLimits: '{ rate = "1/s", concurrency = 1 }'}

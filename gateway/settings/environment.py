@@ -15,13 +15,14 @@ from gateway.errors import ConfigError
 from gateway.redis_url import parse_redis_url
 from gateway.secret import Secret
 from gateway.settings.decoding import concrete_types, field_names
-from gateway.settings.model import EgressSettings, GatewaySettings, LaneSettings, RetentionSettings
+from gateway.settings.model import EgressSettings, GatewaySettings, LaneSettings, NoticeSettings, RetentionSettings
 
 SECTIONS: dict[str, type[msgspec.Struct]] = {
     "gateway": GatewaySettings,
     "egress": EgressSettings,
     "lanes": LaneSettings,
     "retention": RetentionSettings,
+    "notices": NoticeSettings,
 }
 CONFIG, IMPORTS = "GATEWAY_CONFIG", "GATEWAY_IMPORTS"
 PLUGINS, REDIS_URL = "GATEWAY_PLUGINS", "GATEWAY_REDIS_URL"

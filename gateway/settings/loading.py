@@ -22,7 +22,14 @@ from gateway.settings.environment import (
     plugins_only,
     redis_url,
 )
-from gateway.settings.model import EgressSettings, GatewaySettings, LaneSettings, RetentionSettings, Settings
+from gateway.settings.model import (
+    EgressSettings,
+    GatewaySettings,
+    LaneSettings,
+    NoticeSettings,
+    RetentionSettings,
+    Settings,
+)
 from gateway.settings.secrets import SecretSource
 from gateway.settings.tables import read_schedule, read_target, read_trigger
 
@@ -48,6 +55,7 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     egress: dict[str, Any] = {}
     lanes: dict[str, Any] = {}
     retention: dict[str, Any] = {}
+    notices: dict[str, Any] = {}
     targets: dict[str, Any] = {}
     triggers: dict[str, Any] = {}
     schedules: dict[str, Any] = {}
@@ -73,6 +81,7 @@ def load(environ: Mapping[str, str], directory: Path) -> Settings:
         egress=reader.section("egress", document.egress, EgressSettings),
         lanes=reader.section("lanes", document.lanes, LaneSettings),
         retention=reader.section("retention", document.retention, RetentionSettings),
+        notices=reader.section("notices", document.notices, NoticeSettings),
         targets=reader.named("targets", document.targets, read_target),
         triggers=reader.named("triggers", document.triggers, read_trigger),
         schedules=reader.named("schedules", document.schedules, read_schedule),

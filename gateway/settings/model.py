@@ -137,6 +137,12 @@ class LaneSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return "default" if "default" in self.order else self.order[-1]
 
 
+class NoticeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[notices]`: the target that is told, by jobs, of targets that were disabled or have recovered; None: none is."""
+
+    target: str | None = None
+
+
 class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[retention]`: how long, and how many, finished and dead jobs are kept."""
 
@@ -162,6 +168,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     egress: EgressSettings = EgressSettings()
     lanes: LaneSettings = LaneSettings()
     retention: RetentionSettings = RetentionSettings()
+    notices: NoticeSettings = NoticeSettings()
     targets: dict[str, TargetSettings] = {}
     triggers: dict[str, TriggerSettings] = {}
     schedules: dict[str, ScheduleSettings] = {}

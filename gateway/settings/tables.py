@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from gateway.backoff import RetryPolicy
+from gateway.breaker import Breaker
 from gateway.durations import Duration
 from gateway.errors import ConfigError
 from gateway.jobs import CALLBACK_TARGET
@@ -21,7 +22,7 @@ from gateway.settings.checks import NAME_RULE, FieldFault, between
 from gateway.settings.decoding import decode, join_place
 from gateway.settings.secrets import SecretSource
 
-TARGET_KEYS = ("executor", "lane", "timeout", "retry", "limit", "ordered")
+TARGET_KEYS = ("executor", "lane", "timeout", "retry", "limit", "ordered", "breaker")
 TRIGGER_KEYS = ("verifier", "routes", *Reception.__struct_fields__)
 _RESERVED = CALLBACK_TARGET.partition(".")[0] + "."
 
@@ -35,6 +36,7 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     retry: RetryPolicy = RetryPolicy()
     limit: Limits | None = None
     ordered: bool = False
+    breaker: Breaker | bool | None = None
     config: dict[str, Any] = {}
     place: str = ""
 

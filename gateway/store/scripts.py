@@ -24,6 +24,7 @@ PARTS = {
     **dict.fromkeys(("submit", "schedule_fire", "forward"), ("intake",)),
     **dict.fromkeys(("list", "list_queued", "replay_some"), ("places",)),
     **dict.fromkeys(("lookup", "targets"), ("reasons",)),
+    **dict.fromkeys(("settle", "flow_control"), ("breaker",)),
     **dict.fromkeys(("repair_jobs", "repair_index", "repair_flows", "repair_lane"), ("repairs",)),
 }
 """What a few scripts share, and begin with after the prelude."""

@@ -69,6 +69,8 @@ class Store:
         self._signing_keys: tuple[tuple[Secret, float], ...] = ()
         self._flows: dict[str, dict[str, int]] = {}
         self._rules = ("", "")
+        self._notices: tuple[str, str, int] | None = None
+        self._expects_notices = False
         self._submitters = [
             Submitter(client, keyspace.prefix, place_of=self._callback_place) for keyspace in self.keyspaces
         ]
@@ -133,6 +135,11 @@ class Store:
         await self._configure(self.keyspaces[0], SigningKey.generate().reveal())
         await each_of(self.keyspaces[1:], lambda keyspace: self._configure(keyspace, ""))
         await self.read_signing_keys()
+        if self._expects_notices:
+            target, lane, most = self._notices or ("", "", 1)
+            pinned = self.pinned_partition(target)
+            place = "" if pinned is None else f"{pinned:02x}"
+            await self.everywhere("notices", [target, lane, most, place])
         for target, fields in self._flows.items():
             await self.control_flow(target, fields)
 
@@ -150,6 +157,10 @@ class Store:
     def expect_flows(self, flows: Mapping[str, Mapping[str, int]]) -> None:
         """Which targets have flows, with what limits (`gateway.limits.flow_fields`); `configure` registers them."""
         self._flows = {target: dict(fields) for target, fields in flows.items()}
+
+    def expect_notices(self, notices: tuple[str, str, int] | None) -> None:
+        """Which target is told of disabled ones, its lane and its attempts; `configure` writes it."""
+        self._notices, self._expects_notices = notices, True
 
     def expect_rules(self, *, dead_most: int, lane_caps: Mapping[str, int]) -> None:
         """How many dead jobs of each target are kept, and how many pending ones a lane takes; `configure` writes it."""

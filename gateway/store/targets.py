@@ -13,12 +13,14 @@ from gateway.store.store import Store
 @dataclass(frozen=True, slots=True)
 class TargetState:
     """A target over all partitions: `pending` by lane, where there are any; `running` None without flows, since nobody
-    counts then; `blocked` why no job may start (paused, breaker, concurrency, quota, rate), empty if one may."""
+    counts then; `blocked` why no job may start (disabled, paused, breaker, concurrency, quota, rate), empty if one may;
+    `disabled_ms` since when its breaker is open or it is gone (Unix ms, 0: it is not)."""
 
     running: int | None
     paused: bool
     blocked: str
     pending: dict[str, int]
+    disabled_ms: int = 0
 
 
 async def inspect_targets(store: Store, targets: Sequence[str]) -> dict[str, TargetState]:
@@ -36,9 +38,14 @@ async def pause_target(store: Store, target: str, *, paused: bool) -> None:
     await store.everywhere("flow_control", [target, "paused", int(paused)])
 
 
-def _merge(parts: Sequence[tuple[bool, int, bool, str, dict[str, int]]]) -> TargetState:
+async def enable_target(store: Store, target: str) -> None:
+    """Lets a target's jobs go on that is paused or disabled, and closes its breaker. Raises StoreError."""
+    await store.everywhere("flow_control", [target, "paused", 0, "open_until", 0])
+
+
+def _merge(parts: Sequence[tuple[bool, int, bool, str, dict[str, int], int]]) -> TargetState:
     pending: dict[str, int] = {}
-    for *_, waiting in parts:
+    for *_, waiting, _ in parts:
         for lane, count in dict(waiting).items():
             pending[lane] = pending.get(lane, 0) + count
     return TargetState(
@@ -46,4 +53,5 @@ def _merge(parts: Sequence[tuple[bool, int, bool, str, dict[str, int]]]) -> Targ
         paused=any(part[2] for part in parts),
         blocked=next((part[3] for part in parts if part[3]), ""),
         pending=pending,
+        disabled_ms=min((part[5] for part in parts if part[5]), default=0),
     )

@@ -133,6 +133,9 @@ async def dispatching(settings: Settings, *, lease_url: str | None = None) -> As
     assert settings.redis_url is not None
     registry, metrics, stop = Registry.build(settings), CollectorRegistry(), Stop()
     async with client_of(settings) as client, EgressClient(settings.egress.allow) as http:
+        client.store.expect_flows(registry.flows)
+        client.store.expect_notices(registry.notices)
+        await client.store.configure()
         dispatcher = Dispatcher(
             settings,
             client.store,

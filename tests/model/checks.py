@@ -46,6 +46,7 @@ FAMILIES = {
     "heads",
     "ft",
     "fk",
+    "fb",
     "idem",
     "dispatcher",
     "dead",

@@ -30,11 +30,15 @@ KEYS_OF = {
     "ordered": ("k1", "k2", "k:4"),
     "slow-keys": KEYS,
     "late": ("", "k1", "k2"),
+    "paid": ("", "k1"),
 }
 """Every target, and the keys of its jobs."""
 
 FOCUS = st.lists(
-    st.sampled_from(("ordered", "keyed", "slow-keys", "slow-keys", *KEYS_OF)), min_size=1, max_size=4, unique=True
+    st.sampled_from(("ordered", "keyed", "slow-keys", "slow-keys", "paid", *KEYS_OF)),
+    min_size=1,
+    max_size=4,
+    unique=True,
 )
 """The targets of one life: few, so that much happens to each."""
 
@@ -89,7 +93,7 @@ ENDINGS = st.builds(
     INDEX,
     st.sampled_from(_OUTCOMES),
     st.sampled_from((300, 0, 1500, 5000)),
-    st.sampled_from(("fatal", "no_target", "strange")),
+    st.sampled_from(("fatal", "no_target", "strange", "exhausted", "gone", "fatal")),
     st.sampled_from((False,) * 9 + (True,)),
 )
 
@@ -121,6 +125,18 @@ _LIMITS: dict[str, SearchStrategy[Fields]] = {
             "concurrency": st.sampled_from((0, 4)),
         }
     ),
+    "paid": st.fixed_dictionaries(
+        {
+            "breaker": st.sampled_from((2, 3, 1)),
+            "breaker_ratio": st.sampled_from((50, 100, 1)),
+            "breaker_window": st.sampled_from((20_000_000, 2_000_000)),
+            "breaker_pause": st.sampled_from((700_000, 100_000)),
+            "breaker_cap": st.sampled_from((2_000_000, 700_000)),
+            "concurrency": st.sampled_from((0, 3)),
+            "interval": st.sampled_from((0, 0, 300_000)),
+            "burst": st.just(2),
+        }
+    ),
     "gateway.callback": st.sampled_from(({}, {"concurrency": 2})),
 }
 LIMITS = st.fixed_dictionaries(_LIMITS)
@@ -135,6 +151,7 @@ _CHANGES: dict[str, SearchStrategy[Fields]] = {
     "key_rate": st.fixed_dictionaries({"key_interval": _INTERVALS, "key_burst": st.integers(1, 2)}),
     "key_quota": st.fixed_dictionaries({"key_quota": st.integers(0, 2), "key_window": _WINDOW}),
     "ordered": st.fixed_dictionaries({"ordered": st.integers(0, 1)}),
+    "minimum": st.fixed_dictionaries({"breaker": st.integers(0, 3)}),
     "breaker": st.fixed_dictionaries({"open_until": st.sampled_from((0, 700_000, 30_000_000))}),
 }
 CHANGES = st.sampled_from(tuple(_CHANGES)).flatmap(lambda change: _CHANGES[change])

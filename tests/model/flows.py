@@ -132,6 +132,7 @@ def _check_target(
 ) -> None:
     record = snapshot.hash(f"ft:{target.name}")
     node = target.node
+    _check_breaker(snapshot, target, record)
     _take_over(model, node, record, target.pace(), target.name, changed=False)
     if node.timer:
         timers[target.name] = node.timer
@@ -157,6 +158,20 @@ def _check_target(
             stands_in.add(lane)
     if set(filter(None, record.get("lanes", "").split(","))) != stands_in:
         raise Broken(f"{target.name} says that it stands in {record.get('lanes')!r}, it does in {stands_in}")
+
+
+def _check_breaker(snapshot: Snapshot, target: Target, record: dict[str, str]) -> None:
+    beside = snapshot.hash(f"fb:{target.name}")
+    names = ("window_at", "good", "bad", "trips")
+    there = [*(int(record.get(name, 0)) for name in ("paused", "open_until")), *(int(beside.get(n, 0)) for n in names)]
+    right = [*(target.fields.get(name, 0) for name in ("paused", "open_until"))]
+    right += [getattr(target.breaker, name) for name in names]
+    if there != right or beside.get("probe", "") != target.breaker.probe:
+        raise Broken(
+            f"the breaker of {target.name} stands at {there}, {beside.get('probe')}, not at {right}, {target.breaker}"
+        )
+    if ("opened" in beside) != (target.breaker.trips > 0) or ("gone" in beside) != (right[0] == 2):
+        raise Broken(f"{target.name} is disabled since {beside}, its breaker is {target.breaker}, paused {right[0]}")
 
 
 def _check_ring(snapshot: Snapshot, path: str, ready: dict[str, int]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tests.model.breaker import Breaker
+
 LOOK_AGAIN_US = 10_000_000
 """A timer looks again at least this often, so a limit changed behind its back is seen by then."""
 
@@ -66,6 +68,7 @@ class Target:
     fields: dict[str, int]
     node: Node = field(default_factory=Node)
     keys: dict[str, Node] = field(default_factory=dict)
+    breaker: Breaker = field(default_factory=Breaker)
     keys_changed_us: int | None = None
     """When limits of its keys were last changed: keys see it within LOOK_AGAIN_US."""
 
@@ -86,7 +89,7 @@ class Target:
 
     @property
     def paused(self) -> bool:
-        return self.fields.get("paused", 0) == 1
+        return self.fields.get("paused", 0) > 0
 
     @property
     def key_concurrency(self) -> int:
@@ -97,8 +100,27 @@ class Target:
         open_until = self.fields.get("open_until", 0)
         return max(self.node.free_at(self.pace(), now_us), open_until if open_until > now_us else 0)
 
+    @property
+    def trying(self) -> bool:
+        """Is its breaker open, or half open? Then one job may run, once the pause is over."""
+        return self.fields.get("breaker", 0) > 0 and self.fields.get("open_until", 0) > 0
+
+    def judge(self, job_id: str, now_us: int, *, failed: bool) -> bool:
+        """An attempt has ended: is its failure not to be spent?"""
+        fields, breaker = self.fields, self.breaker
+        if not fields.get("breaker"):
+            return False
+        open_until = fields.get("open_until", 0)
+        if open_until > now_us or (open_until and breaker.probe != job_id):
+            return failed
+        if open_until and not failed:
+            fields["open_until"], self.breaker = 0, Breaker()
+        elif open_until or breaker.count(fields, now_us, failed=failed):
+            fields["open_until"] = breaker.trip(fields, now_us)
+        return False
+
     def full(self) -> bool:
-        concurrency = self.fields.get("concurrency", 0)
+        concurrency = 1 if self.trying else self.fields.get("concurrency", 0)
         return 0 < concurrency <= self.node.running
 
     def key_full(self, key: str) -> bool:

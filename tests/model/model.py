@@ -118,6 +118,8 @@ class Model:
         job.lease_ms = self.now_ms + lease_ms
         if target := self.targets.get(job.target):
             target.spend(job.key, self.now_us)
+            if target.trying:
+                target.breaker.probe = job.job_id
 
     def dispatcher(self, name: str) -> Dispatcher:
         """What Redis still knows of a dispatcher."""

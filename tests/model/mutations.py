@@ -25,6 +25,21 @@ class Mutation:
 
 MUTATIONS = (
     Mutation(
+        "breaker: what fails while it is open is spent",
+        "if t.open_until > now_us then return failed end",
+        "if t.open_until > now_us then return false end",
+    ),
+    Mutation(
+        "breaker: half open, any number of jobs may try",
+        "return t.breaker > 0 and t.open_until > 0 and 1 or t.concurrency",
+        "return t.concurrency",
+    ),
+    Mutation(
+        "breaker: an older attempt speaks for the one that tries",
+        "if id ~= b.probe then return failed end",
+        "",
+    ),
+    Mutation(
         "settle: any token will do",
         "if not line or sub(line, 9, at) ~= token .. '|' or",
         "if not line or",

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 from gateway.jobs import Settlement, Submission, pack_body
 from gateway.store.submitter import event_codes
+from tests.model.breaker import Breaker
 from tests.model.jobs import Job
 from tests.model.limits import Target
 from tests.model.model import Model
 
 REASONS = ("exhausted", "fatal", "no_target")
+"""Those that a settle may give; `gone` is `fatal`, and disables the target."""
 
 
 def submit(model: Model, jobs: Sequence[Submission]) -> list[tuple[str, str, str]]:
@@ -67,10 +69,17 @@ def _settle(model: Model, it: Settlement) -> str:
         outcome = "cancelled"
     if outcome == "retry" and job.attempt >= job.max_attempts:
         outcome, reason = "dead", "exhausted"
+    if target := model.targets.get(job.target):
+        died_of = reason if outcome == "dead" else ""
+        if outcome == "retry" or died_of == "exhausted":
+            outcome = "released" if target.judge(job.job_id, model.now_us, failed=True) else outcome
+        elif outcome == "succeeded" or died_of == "fatal":
+            target.judge(job.job_id, model.now_us, failed=False)
+        elif died_of == "gone":
+            target.fields["paused"], reason = 2, "fatal"
     if job.suspect and outcome != "released":
         job.suspect, job.stalls = False, 0
     if outcome == "retry":
-        target = model.targets.get(job.target)
         model.unspend(job, job.job_id if target and target.ordered else "")
         job.status, job.previous_ms, job.due_us = "retrying", it.delay_ms, model.now_us + it.delay_ms * 1000
         model.count("retried", job)
@@ -80,7 +89,7 @@ def _settle(model: Model, it: Settlement) -> str:
         model.make_ready(job)
     else:
         model.unspend(job)
-        model.finish(job, outcome, reason if reason in REASONS else "")
+        model.finish(job, outcome, "fatal" if reason == "gone" else reason if reason in REASONS else "")
     return job.status
 
 
@@ -169,6 +178,8 @@ def control(model: Model, name: str, fields: Mapping[str, int]) -> int:
                 target.node.running += 1
                 target.key(job.key).running += 1 if job.key else 0
     target.fields.update(fields)
+    if fields.get("open_until") == 0:
+        target.breaker = Breaker()
     if any(field.startswith("key_") or field == "ordered" for field in fields):
         target.keys_changed_us = None if new else model.now_us
     pace = target.pace()
