@@ -117,7 +117,10 @@ class Damager:
         """A job in one index more, or an entry that is no job at all."""
         index = self.draw.choice(await self._names("lane", "suspect", "flow", "due", "leases", "done") or ["due"])
         strangers = ["~nobody", "~paced:gone"] if index == "done" else [self._ids.new(1, 0), "~nobody", "~paced:gone"]
-        entry = self.draw.choice([*(job_id for job_id, _ in self.jobs), *strangers])
+        # a job that waits for its first attempt says so by saying nothing: in `done` it would be taken for one that ended
+        stated = await self._fields("state")
+        jobs = [job_id for job_id, _ in self.jobs if index != "done" or job_id in stated]
+        entry = self.draw.choice([*jobs, *strangers])
         score = self.draw.choice([0, 100 * 2**45 + 1])
         await self.site.store.client.zadd(self._key(index), {entry: score}, nx=True)
         return f"{index} {entry}"
