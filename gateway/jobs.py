@@ -139,7 +139,8 @@ class Submitted(msgspec.Struct, frozen=True, array_like=True):
 class Claimed:
     """A job that this process holds under a lease, until it settles with `token` or the lease is lost.
 
-    `waited_ms` is how long it was ready before it was claimed; `body` as `pack_body` made it.
+    `waited_ms` is how long it was ready before it was claimed; `body` as `pack_body` made it; `token` (`attempt:nonce`)
+    is the fencing token.
     """
 
     job_id: str
@@ -153,13 +154,8 @@ class Claimed:
     waited_ms: int
     suspect: bool
     body: bytes
+    token: str
     partition: int = 0
-    nonce: str = ""
-
-    @property
-    def token(self) -> str:
-        """The fencing token, `attempt:nonce`."""
-        return f"{self.attempt}:{self.nonce}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.backoff import RetryPolicy
 from gateway.durations import Duration
-from gateway.jobs import Callback, Cause, Claimed, Options, Settlement, Status, pack_body, unpack_body
+from gateway.jobs import Callback, Cause, Options, Settlement, Status, pack_body, unpack_body
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 
@@ -41,11 +41,6 @@ def test_body_without_options_costs_one_byte() -> None:
 def test_body_that_is_not_utf8_is_refused() -> None:
     with pytest.raises(UnicodeDecodeError):
         pack_body(Options(), b'"\xff"')
-
-
-def test_token_is_attempt_and_nonce() -> None:
-    claimed = Claimed("j", 3, 5, "t", "default", "", 0, 0, 0, False, b"\n", nonce="d.7")
-    assert claimed.token == "3:d.7"
 
 
 def test_settlement_is_an_array_in_the_order_of_the_script() -> None:

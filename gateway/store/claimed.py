@@ -42,8 +42,8 @@ def _claimed(job_id: bytes, moved: bytes, body: bytes, now_ms: int, partition: i
         now_ms - (ready_ms or created_ms),
         "s" in flags,
         rest,
+        f"{attempt}:{nonce}",
         partition,
-        nonce,
     )
 
 

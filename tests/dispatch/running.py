@@ -161,6 +161,7 @@ async def dispatching(settings: Settings, *, lease_url: str | None = None) -> As
 def claimed(target: str, payload: object, *, options: Options | None = None, attempt: int = 1) -> Claimed:
     """A job as a claim brings it, of a namespace that does not matter."""
     body = pack_body(options or Options(), orjson.dumps(payload)).encode()
+    token = f"{attempt}:d1.7"
     return Claimed(
-        "01a22780-5329-7d03-8458-4c0287d2a700", attempt, 3, target, "default", "", 0, 1, 0, False, body, nonce="d1.7"
+        "01a22780-5329-7d03-8458-4c0287d2a700", attempt, 3, target, "default", "", 0, 1, 0, False, body, token
     )

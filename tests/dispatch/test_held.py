@@ -32,7 +32,7 @@ def attempts(runner: Runner, ended: Ended) -> Attempts:
 def two_claims(namespace: str) -> tuple[Claimed, Claimed]:
     """The same job, claimed twice: its lease had run out in between."""
     old, new = (claimed("hold", {"stage": namespace, "label": label}) for label in ("old", "new"))
-    old.nonce, new.nonce = "d1.1", "d1.2"
+    old.token, new.token = "1:d1.1", "1:d1.2"
     return old, new
 
 

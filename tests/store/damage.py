@@ -117,7 +117,7 @@ class Damager:
         """A job in one index more, or an entry that is no job at all."""
         index = self.draw.choice(await self._names("lane", "suspect", "flow", "due", "leases", "done") or ["due"])
         strangers = ["~nobody", "~paced:gone"] if index == "done" else [self._ids.new(1, 0), "~nobody", "~paced:gone"]
-        # a job that waits for its first attempt says so by saying nothing: in `done` it would be taken for one that ended
+        # a job that waits for its first attempt says so by saying nothing: in `done` it would look as if it had ended
         stated = await self._fields("state")
         jobs = [job_id for job_id, _ in self.jobs if index != "done" or job_id in stated]
         entry = self.draw.choice([*jobs, *strangers])

@@ -13,8 +13,8 @@ def test_claim_tells_the_facts_of_its_body_unless_others_hold_now() -> None:
         250,
         True,
         [
-            Claimed("a", 1, 5, "t", "default", "a|b", 0, 10, 5, False, b"{}\n1", 2, "d.1"),
-            Claimed("b", 2, 6, "t", "low", "a", 30, 10, 3, True, b"{}\n1", 2, "d.1"),
+            Claimed("a", 1, 5, "t", "default", "a|b", 0, 10, 5, False, b"{}\n1", "1:d.1", 2),
+            Claimed("b", 2, 6, "t", "low", "a", 30, 10, 3, True, b"{}\n1", "2:d.1", 2),
         ],
     )
 
