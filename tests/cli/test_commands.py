@@ -30,6 +30,7 @@ ELSEWHERE = {
     "bench command": "docs/performance.md says how",
     "bench throughput": "docs/performance.md says how",
     "bench delayed": "docs/performance.md says how",
+    "bench flows": "docs/performance.md says how",
     "bench depth": "docs/performance.md says how",
     "bench memory": "docs/performance.md says how",
 }

@@ -39,3 +39,13 @@ def digest(payload: dict[str, Any], context: Any) -> dict[str, Any]:
     """What arrived, to be compared byte by byte."""
     note("bytes", context.payload.raw.hex())
     return {"action": payload.get("action")}
+
+
+def stumble(payload: dict[str, Any], context: Any) -> None:
+    """Notes its start, fails as often as it is told, notes its end."""
+    note("start", payload["name"], context.number, os.getpid())
+    time.sleep(payload["s"])
+    if context.number <= payload["fails"]:
+        note("fail", payload["name"], context.number, os.getpid())
+        raise ValueError("not yet")
+    note("end", payload["name"], context.number, os.getpid())

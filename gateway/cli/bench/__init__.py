@@ -12,6 +12,7 @@ import uvloop
 from gateway.cli.bench import command as command_bench
 from gateway.cli.bench import delayed as delayed_bench
 from gateway.cli.bench import depth as depth_bench
+from gateway.cli.bench import flows as flows_bench
 from gateway.cli.bench import memory as memory_bench
 from gateway.cli.bench import throughput as throughput_bench
 from gateway.cli.bench.report import Report
@@ -61,6 +62,21 @@ def depth(
     """What each script costs Redis per job, by how many jobs wait; the ratio is to the first depth."""
     with rig(redis) as url:
         report = _run(depth_bench.measure(url, depths=tuple(depths), repetitions=repetitions))
+    report.show(as_json=as_json)
+
+
+@app.command()
+def flows(
+    jobs: Jobs = 10_000,
+    backlog: Annotated[int, typer.Option(min=1, max=5_000_000, help="Jobs that wait behind the rate.")] = 100_000,
+    seconds: Annotated[int, typer.Option(min=2, max=600, help="How long dispatchers share the rate.")] = 60,
+    repetitions: Repetitions = 5,
+    redis: Redis = None,
+    as_json: AsJson = False,
+) -> None:
+    """A key that comes late, a rate that three dispatchers share, and another target beside a backlog."""
+    with rig(redis) as url:
+        report = _run(flows_bench.measure(url, jobs=jobs, backlog=backlog, seconds=seconds, repetitions=repetitions))
     report.show(as_json=as_json)
 
 

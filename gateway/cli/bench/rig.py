@@ -20,6 +20,7 @@ from gateway.dispatch.dispatcher import Dispatcher, Stop
 from gateway.dispatch.metrics import DispatchMetrics
 from gateway.egress.client import EgressClient
 from gateway.jobs import Submission
+from gateway.limits import Limits, Rate
 from gateway.registry import Registry
 from gateway.runner import Runner
 from gateway.settings import Settings, TargetSettings
@@ -27,6 +28,9 @@ from gateway.store import Store
 from gateway.store.embedded import EmbeddedValkey
 
 NOOP, NOTE, TRUE = "noop", "note", "true"
+NARROW, PACED = "narrow", "paced"
+LIMITS = {NARROW: Limits(concurrency=2), PACED: Limits(rate=Rate("10/s"), burst=10)}
+"""The targets with limits, whose jobs wait in flows."""
 
 
 @contextlib.contextmanager
@@ -51,6 +55,9 @@ def bench_settings() -> Settings:
         name: TargetSettings(executor="python", config={"callable": f"gateway.cli.bench.tasks:{name}"})
         for name in (NOOP, NOTE)
     }
+    targets[NARROW] = msgspec.structs.replace(targets[NOTE], limit=LIMITS[NARROW])
+    stamp = {"callable": "gateway.cli.bench.tasks:stamp"}
+    targets[PACED] = TargetSettings(executor="python", config=stamp, limit=LIMITS[PACED])
     targets[TRUE] = TargetSettings(executor="command", config={"argv": ["true"]})
     return msgspec.structs.replace(Settings(), targets=targets)
 
