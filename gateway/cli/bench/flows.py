@@ -84,14 +84,14 @@ async def _paced(url: str, seconds: int) -> tuple[float, float]:
 def _processes(url: str, store: Store, folder: Path) -> Iterator[None]:
     limits = LIMITS[PACED]
     (folder / "gateway.toml").write_text(
-        f'[gateway]\nredis_url = "{url}"\nnamespace = "{store.keyspaces[0].namespace}"\ndispatcher_port = 0\n'
+        f'[gateway]\nnamespace = "{store.keyspaces[0].namespace}"\ndispatcher_port = 0\n'
         f'[targets.{PACED}]\nexecutor = "python"\ncallable = "gateway.cli.bench.tasks:stamp"\n'
         f'limit = {{ rate = "{limits.rate}", burst = {limits.burst} }}\n'
     )
     command = [sys.executable, "-m", "gateway", "dispatch"]
     running = [
         subprocess.Popen(  # noqa: S603 (this program)
-            command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            command, cwd=folder, env={"GATEWAY_REDIS_URL": url}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         for _ in range(PROCESSES)
     ]
