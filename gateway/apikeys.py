@@ -15,6 +15,8 @@ from typing import Literal, get_args
 
 import msgspec
 
+from gateway.jobs import Callback
+
 Scope = Literal["submit", "read", "url", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
@@ -25,19 +27,22 @@ _NO_DIGEST = "0" * 64
 
 
 class ApiKey(msgspec.Struct, frozen=True):
-    """A key as it is stored; `created_ms` in Unix milliseconds. `admin` may do all that the other scopes may."""
+    """A key as it is stored; `created_ms` in Unix milliseconds. `admin` may do all that the other scopes may.
+
+    `callback` is that of its jobs that name none."""
 
     key_id: str
     name: str
     scopes: tuple[Scope, ...]
     digest: str
     created_ms: int
+    callback: Callback | None = None
 
     def allows(self, scope: Scope) -> bool:
         return scope in self.scopes or "admin" in self.scopes
 
 
-def new_key(name: str, scopes: Iterable[Scope], *, now_ms: int) -> tuple[ApiKey, str]:
+def new_key(name: str, scopes: Iterable[Scope], *, now_ms: int, callback: Callback | None = None) -> tuple[ApiKey, str]:
     """A fresh key, and its text, which is shown once and never stored; ValueError on a bad name or scope."""
     wanted = frozenset(scopes)
     if not wanted or not wanted <= frozenset(SCOPES):
@@ -47,7 +52,7 @@ def new_key(name: str, scopes: Iterable[Scope], *, now_ms: int) -> tuple[ApiKey,
     key_id = "".join(secrets.choice(_ID_ALPHABET) for _ in range(12))
     secret = secrets.token_urlsafe(32)
     ordered = tuple(scope for scope in SCOPES if scope in wanted)
-    return ApiKey(key_id, name, ordered, digest_of(secret), now_ms), f"{PREFIX}{key_id}_{secret}"
+    return ApiKey(key_id, name, ordered, digest_of(secret), now_ms, callback), f"{PREFIX}{key_id}_{secret}"
 
 
 def admin_key(text: str) -> ApiKey:

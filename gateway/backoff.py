@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from gateway.durations import Duration
 
 Policy = Literal["decorrelated", "exponential", "fixed"]
+Attempts = Annotated[int, Meta(ge=1, le=1000)]
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -25,6 +27,20 @@ class RetryPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("max_attempts lies between 1 and 1000")
         if self.cap < self.base:
             raise ValueError("cap is less than base")
+
+
+class RetryOverride(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The parts of a retry policy that a job sets for itself or its callback; durations such as `"10m"`, or seconds."""
+
+    policy: Policy | None = None
+    max_attempts: Attempts | None = None
+    base: Duration | None = None
+    cap: Duration | None = None
+
+    def over(self, policy: RetryPolicy) -> RetryPolicy:
+        """The policy with these parts in it; ValueError if they do not fit together."""
+        given = {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
+        return msgspec.structs.replace(policy, **given)
 
 
 def delay_s(policy: RetryPolicy, attempt: int, previous_s: float, rng: random.Random) -> float:

@@ -52,6 +52,8 @@ def _data(cause: Cause, tags: tuple[str, ...], result: bytes) -> dict[str, Any]:
         data["error"] = orjson.Fragment(error)
     if cause.reason:
         data["reason"] = cause.reason
+    if cause.delay_ms is not None:
+        data["next_attempt_at"] = _timestamp(cause.at_ms + cause.delay_ms)
     data["tags"] = tags
     return data
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from gateway.backoff import RetryPolicy
+from gateway.backoff import RetryOverride, RetryPolicy
 
 LANES = ("critical", "default", "low")
 BUILT_IN = "gateway."
@@ -49,15 +49,17 @@ class Reason(StrEnum):
 
 GONE = "gone"
 
-CallbackEvent = Literal["job.succeeded", "job.dead", "job.cancelled"]
+CallbackEvent = Literal["job.succeeded", "job.dead", "job.cancelled", "job.retrying"]
 
 
 class Callback(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Where and of what a client wants to be told; no `secret` means an Ed25519 (`v1a`) signature."""
+    """Where and of what a client wants to be told; no `secret` means an Ed25519 (`v1a`) signature, no `retry` the
+    policy of all callbacks."""
 
     url: str
     events: tuple[CallbackEvent, ...] = ("job.succeeded", "job.dead", "job.cancelled")
     secret: str | None = None
+    retry: RetryOverride | None = None
 
 
 class JobRequest(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -80,6 +82,7 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
     at_ms: int
     reason: str = ""
     error: msgspec.Raw = msgspec.Raw()
+    delay_ms: int | None = None
 
 
 class Options(msgspec.Struct, frozen=True, omit_defaults=True):

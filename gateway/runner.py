@@ -148,7 +148,7 @@ class Runner:
         error = error_of(failure)
         if claimed.attempt >= claimed.max_attempts:
             return _settle(claimed, "dead", reason="exhausted", error=error)
-        delay_ms = self._delay_ms(claimed, options.retry or target.retry, failure)
+        delay_ms = self._delay_ms(claimed, _policy(options, target), failure)
         return _settle(claimed, "retry", delay_ms=delay_ms, error=error)
 
     def _delay_ms(self, claimed: Claimed, policy: RetryPolicy, failure: Exception) -> int:
@@ -161,6 +161,14 @@ class Runner:
         if isinstance(failure, Retry):
             delay_s = max(delay_s, _floor_s(failure.after))
         return max(1, round(delay_s * 1000))
+
+
+def _policy(options: Options, target: Target) -> RetryPolicy:
+    """The job's policy: its own, or the target's; for a callback with what its first job says of it."""
+    if options.cause is not None and options.parent is not None and options.parent.callback is not None:
+        override = options.parent.callback.retry
+        return target.retry if override is None else override.over(target.retry)
+    return options.retry or target.retry
 
 
 def _floor_s(after: object) -> float:

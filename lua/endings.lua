@@ -10,32 +10,37 @@ local function derived_id(cause_id, cause, place)
     .. string.sub(noise, 5, 7) .. '-' .. string.sub(noise, 8, 17) .. place
 end
 
-local EVENTS = { succeeded = 's', dead = 'd', cancelled = 'c' }
+local EVENTS = { succeeded = 's', dead = 'd', cancelled = 'c', retrying = 'r' }
 local CALLBACK_TARGET = 'gateway.callback'
 local CALLBACK_ATTEMPTS = 8
 
--- Makes the callback job of a job that has just ended, if its client asked to hear of such an end. `error` is
--- JSON text or ''. A job's `callback` is the ends that are wanted, and after an `@` the partition (in hex) and key of the
+-- Makes the callback job of a job that has just ended, or will be retried, if its client asked to hear of that. `error`
+-- is JSON text or ''. A job's `callback` is the events that are wanted, the callback's attempts, and after an `@` the partition (in hex) and key of the
 -- callback job, where they are not the first job's partition and none. The new job carries the first one's options, so
 -- that nothing of it need still exist.
-local function notify(id, job, status, reason, result, error)
-  local wanted, place, key = match(job.callback, '^(%a*)@?(%x*):?(.*)$')
+local function notify(id, job, status, reason, result, error, delay_ms)
+  local wanted, most, place, key = match(job.callback, '^(%a*)(%d*)@?(%x*):?(.*)$')
   if not find(wanted, EVENTS[status], 1, true) then return end
   local new = derived_id(id, status .. ' ' .. job.token .. ' ' .. text(now_us), place ~= '' and place or sub(id, 35, 36))
   local options = match(head_of(id, 2), '\n(.*)\n$') or ''
   local cause = '{"cause":{"job_id":"' .. id .. '","target":"' .. job.target .. '","status":"' .. status
     .. '","attempts":' .. job.attempt .. ',"at_ms":' .. NOW
-    .. ',"reason":"' .. reason .. '"' .. (error ~= '' and (',"error":' .. error) or '') .. '}'
+    .. ',"reason":"' .. reason .. '"' .. (delay_ms and (',"delay_ms":' .. text(delay_ms)) or '') .. (error ~= '' and (',"error":' .. error) or '') .. '}'
     .. (options ~= '' and (',"parent":' .. options) or '') .. '}'
   local body = cause .. '\n' .. result
-  call('HSET', P .. 'j:' .. id, 'callback_id', new)
+  most = tonumber(most) or CALLBACK_ATTEMPTS
+  if status == 'retrying' then
+    log(id, log_line('callback', job.attempt, ',"callback":"' .. new .. '"'))
+  else
+    call('HSET', P .. 'j:' .. id, 'callback_id', new)
+  end
   if is_elsewhere(new) then
-    post(new, { new, job.lane, CALLBACK_TARGET, key, 0, 0, 0, CALLBACK_ATTEMPTS, '', '', '', 0, body })
+    post(new, { new, job.lane, CALLBACK_TARGET, key, 0, 0, 0, most, '', '', '', 0, body })
     return
   end
   local rank = text(100 * SPAN + new_seq())
   local facts = facts_of({ flags = key ~= '' and 'k' or '', target = CALLBACK_TARGET, lane = job.lane, expires = '',
-    callback = '', max = CALLBACK_ATTEMPTS, rank = rank, created = NOW, run_at = '', key = key })
+    callback = '', max = most, rank = rank, created = NOW, run_at = '', key = key })
   call('SET', P .. 'b:' .. new, facts .. '\n' .. body)
   make_ready(new, job.lane, CALLBACK_TARGET, key, rank, false)
   woken = true

@@ -32,6 +32,7 @@ local function retry_later(id, job, delay_ms, error)
   unspend(job.target, job.key, t and t.ordered == 1 and id or nil)
   call('ZADD', P .. 'due', now_us + delay_ms * 1000, id)
   bump('retried', job.lane, job.target)
+  if job.callback ~= '' then notify(id, job, 'retrying', '', '', error, delay_ms) end
   if followed then tell('retrying', id, job.lane, job.target, job.attempt, text(delay_ms)) end
   return 'retrying'
 end

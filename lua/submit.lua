@@ -4,7 +4,7 @@
 --
 -- KEYS  1 prefix
 -- ARGV  1 a MessagePack array, of each job in turn 13 values: id, lane, target, key, priority (-100..100), delay ms, expires ms (0: never),
---       max attempts, callback (ends of s d c, @ partition : key; or ''), idempotency hash (or ''), fingerprint, window ms, body
+--       max attempts, callback (events of s d c r, attempts, @ partition : key; or ''), idempotency hash (or ''), fingerprint, window ms, body
 -- Returns  MessagePack, per job 3: verdict (accepted, duplicate, conflict, full), job id, status (gone: its
 --       record is no more)
 local values = flat(1, 13)
@@ -23,7 +23,7 @@ local function are_names(lane, target, key)
   return key == '' or not find(key, '\n', 1, true)
 end
 local function is_callback(text)
-  return not find(text, '[^sdc]') or match(text, '^[sdc]+@%x%x:[^|\n]*$')
+  return match(text, '^[sdcr]*%d*$') or match(text, '^[sdcr]+%d*@%x%x:[^|\n]*$')
 end
 for i = 1, count do
   local id, lane, target, key, priority, delay, expires, attempts, callback, hash, fingerprint, window, body =

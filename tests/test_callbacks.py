@@ -62,6 +62,15 @@ def test_cancellation_is_rendered_without_absent_facts() -> None:
     assert sorted(body["data"]) == ["attempts", "job_id", "status", "tags", "target"]
 
 
+def test_retry_is_rendered_with_its_error_and_next_attempt() -> None:
+    job = options("retrying", error=b'{"type":"status"}')
+    assert job.cause is not None
+    told = msgspec.structs.replace(job, cause=msgspec.structs.replace(job.cause, delay_ms=1500))
+    body = json.loads(render(told, b"").body)
+    assert (body["type"], body["data"]["next_attempt_at"]) == ("job.retrying", "2025-07-26T10:40:01.507Z")
+    assert body["data"]["error"] == {"type": "status"}
+
+
 def test_result_and_error_are_embedded_byte_for_byte() -> None:
     exact = b'{"b": 1.0, "a":123456789012345678901234567890, "n" : [ ]}'
     assert exact in render(options("succeeded"), exact).body

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
 from gateway.api.bodies import one_header
 from gateway.api.problems import Refused
 from gateway.apikeys import ApiKey, Scope, admin_key, is_right, parse_key
+from gateway.jobs import Callback
 from gateway.settings import GatewaySettings
 from gateway.store import Store
 from gateway.store.apikeys import any_key, find_key
@@ -33,10 +34,12 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Whoever sent a request: the key's id, `-` where no key was needed; `may_url`: jobs with URLs of their own?"""
+    """Whoever sent a request: the key's id, `-` where no key was needed; `may_url`: jobs with URLs of their own?
+    `callback` is that of its jobs that name none."""
 
     name: str
     may_url: bool = False
+    callback: Callback | None = field(default=None, repr=False)
 
 
 ANYONE = Client("-", may_url=True)
@@ -66,7 +69,7 @@ class Authoriser:
         key = await self._presented(presented)
         if not key.allows(needed):
             raise Refused(403, f"this API key has not the scope {needed!r}; it has: {', '.join(key.scopes)}")
-        return Client(key.key_id, may_url=key.allows("url"))
+        return Client(key.key_id, may_url=key.allows("url"), callback=key.callback)
 
     def forget(self, key_id: str) -> None:
         """Drops what is remembered of a key that this process has just made or deleted."""

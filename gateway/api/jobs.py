@@ -150,6 +150,7 @@ def _caller(call: Call, *, with_key: bool = False) -> Caller:
         idempotency_key=None if key is None else key.decode("latin-1"),
         traceparent=traceparent.decode("latin-1"),
         may_url=call.client.may_url,
+        callback=call.client.callback,
     )
 
 

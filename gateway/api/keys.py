@@ -11,16 +11,21 @@ from gateway.api.call import Call
 from gateway.api.records import timestamp
 from gateway.api.reply import Reply, json_reply
 from gateway.apikeys import ApiKey, Scope
+from gateway.durations import parse_duration
 from gateway.errors import Fault, InvalidRequest
+from gateway.jobs import Callback
 from gateway.store.apikeys import create_key, delete_key, list_keys
 from gateway.submission import check_text
+from gateway.submission.checks import check_callback
+from gateway.submission.faults import Faults
 
 
 class NewKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a key is to be called, and what it may do."""
+    """What a key is to be called, what it may do, and the callback of its jobs that name none."""
 
     name: str
     scopes: tuple[Scope, ...]
+    callback: Callback | None = None
 
 
 async def list_all(call: Call) -> Reply:
@@ -36,8 +41,11 @@ async def create(call: Call) -> Reply:
     check_text(text)
     store, now_ms = call.gateway.store, int(call.gateway.clock() * 1000)
     try:
-        wanted = msgspec.json.decode(text, type=NewKey)
-        key_id, key = await call.in_time(lambda: create_key(store, wanted.name, wanted.scopes, now_ms=now_ms))
+        wanted = msgspec.json.decode(text, type=NewKey, dec_hook=lambda kind, value: parse_duration(value))
+        _check_callback(wanted.callback)
+        key_id, key = await call.in_time(
+            lambda: create_key(store, wanted.name, wanted.scopes, now_ms=now_ms, callback=wanted.callback)
+        )
     except msgspec.ValidationError as exc:
         raise InvalidRequest("the body is wrong", faults=[Fault("", str(exc).replace("`", ""))]) from exc
     except msgspec.DecodeError as exc:
@@ -56,5 +64,20 @@ async def delete(call: Call) -> Reply:
     return Reply(204, content_type=b"")
 
 
+def _check_callback(callback: Callback | None) -> None:
+    if callback is not None:
+        faults = Faults()
+        check_callback(callback, faults)
+        faults.raise_any()
+
+
 def _render(key: ApiKey) -> dict[str, Any]:
-    return {"id": key.key_id, "name": key.name, "scopes": key.scopes, "created_at": timestamp(key.created_ms)}
+    out: dict[str, Any] = {
+        "id": key.key_id,
+        "name": key.name,
+        "scopes": key.scopes,
+        "created_at": timestamp(key.created_ms),
+    }
+    if key.callback is not None:
+        out["callback"] = {"url": key.callback.url, "events": key.callback.events}
+    return out

@@ -9,7 +9,7 @@ import msgspec
 
 from gateway.apikeys import Scope
 from gateway.deliveries import Verdict
-from gateway.jobs import Reason, Status
+from gateway.jobs import CallbackEvent, Reason, Status
 from gateway.schedules import Overlap, Source
 from gateway.settings import RouteSettings
 
@@ -73,6 +73,13 @@ class CallbackState(_Model):
     status: StatusOrGone
 
 
+class CallbackCause(_Model):
+    """The job that a callback tells of, and what happened to it."""
+
+    job_id: str
+    event: CallbackEvent
+
+
 class JobSummary(_Model):
     """A record without payload and result."""
 
@@ -98,6 +105,7 @@ class JobSummary(_Model):
     progress: Any = None
     tags: list[str] = []
     callback: CallbackState | None = None
+    callback_of: CallbackCause | None = None
 
 
 class JobRecord(JobSummary):
@@ -411,6 +419,13 @@ class SigningKeys(_Model):
     keys: list[PublicKey]
 
 
+class DefaultCallback(_Model):
+    """The callback of an API key's jobs that name none, without its secret."""
+
+    url: str
+    events: list[CallbackEvent]
+
+
 class KeyFacts(_Model):
     """An API key without its secret."""
 
@@ -418,6 +433,7 @@ class KeyFacts(_Model):
     name: str
     scopes: list[Scope]
     created_at: datetime
+    callback: DefaultCallback | None = None
 
 
 class Keys(_Model):

@@ -50,6 +50,8 @@ def render_summary(record: Record) -> dict[str, Any]:
         out["progress"] = orjson.Fragment(record.progress)
     if record.options.tags:
         out["tags"] = record.options.tags
+    if cause := record.options.cause:
+        out["callback_of"] = {"job_id": cause.job_id, "event": f"job.{cause.status}"}
     if record.callback_job_id:
         out["callback"] = {"job_id": record.callback_job_id, "status": record.callback_status or "gone"}
     return out

@@ -10,6 +10,7 @@ from redis.exceptions import RedisError
 
 from gateway.apikeys import ApiKey, Scope, new_key
 from gateway.errors import NotFound, StoreError
+from gateway.jobs import Callback
 from gateway.store.connection import store_error
 from gateway.store.store import Store
 
@@ -19,12 +20,14 @@ MOST = 10_000
 """Keys of one installation, so that a client in a loop cannot fill Redis with them."""
 
 
-async def create_key(store: Store, name: str, scopes: Iterable[Scope], *, now_ms: int) -> tuple[str, str]:
+async def create_key(
+    store: Store, name: str, scopes: Iterable[Scope], *, now_ms: int, callback: Callback | None = None
+) -> tuple[str, str]:
     """Stores a new key: its id, and its text, which nobody can be shown again. Raises ValueError or StoreError."""
-    key, text = new_key(name, scopes, now_ms=now_ms)
+    key, text = new_key(name, scopes, now_ms=now_ms, callback=callback)
     if await _answer(store.client.hlen(_hash(store))) >= MOST:
         raise ValueError(f"there are {MOST} API keys already; delete some")
-    await _answer(store.client.hset(_hash(store), key.key_id, msgspec.json.encode(key).decode()))
+    await _answer(store.client.hset(_hash(store), key.key_id, msgspec.json.encode(key, enc_hook=float).decode()))
     return key.key_id, text
 
 
@@ -66,6 +69,6 @@ async def _answer(command: Awaitable[T]) -> T:
 
 def _parse(value: bytes) -> ApiKey:
     try:
-        return msgspec.json.decode(value, type=ApiKey)
+        return msgspec.json.decode(value, type=ApiKey, dec_hook=lambda kind, each: kind(each))
     except msgspec.MsgspecError as error:
         raise StoreError("an API key in Redis cannot be read: delete it, or upgrade this process") from error

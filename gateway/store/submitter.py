@@ -17,12 +17,15 @@ BATCH = 500
 """Jobs in one script call: a few milliseconds of the server at most."""
 
 _reply_decoder = msgspec.msgpack.Decoder(list[Submitted])
-_EVENT_CODES = {"job.succeeded": "s", "job.dead": "d", "job.cancelled": "c"}
+_EVENT_CODES = {"job.succeeded": "s", "job.dead": "d", "job.cancelled": "c", "job.retrying": "r"}
 
 
 def event_codes(callback: Callback | None) -> str:
-    """The ends that a callback is wanted for, as the scripts know them."""
-    return "".join(_EVENT_CODES[event] for event in callback.events) if callback else ""
+    """The events that a callback is wanted for, and its attempts where it says them, as the scripts know them."""
+    if callback is None:
+        return ""
+    most = "" if callback.retry is None else str(callback.retry.max_attempts or "")
+    return "".join(_EVENT_CODES[event] for event in callback.events) + most
 
 
 def submit_values(job: Submission, callback_place: str = "") -> tuple[str | int, ...]:

@@ -8,25 +8,17 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from gateway.backoff import Policy
+from gateway.backoff import Attempts, RetryOverride
 from gateway.durations import Duration
 from gateway.jobs import Callback
 
-Attempts = Annotated[int, Meta(ge=1, le=1000)]
 Instant = Annotated[datetime, Meta(tz=True)] | int | float
 """RFC 3339 with an offset, or Unix seconds, as older clients send them."""
 
 
 NULL = msgspec.Raw(b"null")
 
-
-class RetryOverride(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The parts of the target's retry policy that a job sets for itself; durations such as `"10m"`, or seconds."""
-
-    policy: Policy | None = None
-    max_attempts: Attempts | None = None
-    base: Duration | None = None
-    cap: Duration | None = None
+__all__ = ["NULL", "Attempts", "Instant", "RetryOverride", "SubmitBody"]
 
 
 class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from gateway.backoff import RetryPolicy
-from gateway.jobs import JobRequest
+from gateway.jobs import Callback, JobRequest
 
 
 class TargetFacts(Protocol):
@@ -48,10 +48,11 @@ class Caller:
     """What a request says beside its body; `name` (the API key's id) is the scope of its idempotency keys.
 
     `traceparent` is passed on if it is one (W3C Trace Context, version 00), and dropped silently if not. `may_url`: may
-    its jobs name a URL instead of a target?
+    its jobs name a URL instead of a target? `callback` is that of jobs that name none.
     """
 
     name: str = "-"
     idempotency_key: str | None = None
     traceparent: str = ""
     may_url: bool = False
+    callback: Callback | None = field(default=None, repr=False)

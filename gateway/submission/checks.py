@@ -6,6 +6,7 @@ import re
 
 import orjson
 
+from gateway.backoff import RetryPolicy
 from gateway.egress.rules import check_url
 from gateway.jobs import Callback
 from gateway.signing import SECRET_PREFIX, parse_secret
@@ -33,7 +34,7 @@ def check_fields(body: SubmitBody, faults: Faults) -> None:
     if body.timeout is not None and not 0.001 <= body.timeout <= MAX_TIMEOUT_S:
         faults.add("/timeout", "must lie between 1ms and 7d")
     if body.callback is not None:
-        _check_callback(body.callback, faults)
+        check_callback(body.callback, faults)
     _check_tags(body.tags or (), faults)
 
 
@@ -73,13 +74,19 @@ def _check_payload(payload: bytes, faults: Faults) -> None:
             faults.add("/payload", "holds a number that is too large for a double; send it as a string")
 
 
-def _check_callback(callback: Callback, faults: Faults) -> None:
+def check_callback(callback: Callback, faults: Faults) -> None:
+    """Adds a fault for every part of a callback that is wrong."""
     try:
         check_url(callback.url)
     except ValueError as exc:
         faults.add("/callback/url", str(exc))
     if not callback.events and not faults.touch("/callback/events"):
         faults.add("/callback/events", "is empty; leave it out for every event, or leave the callback out")
+    if callback.retry is not None:
+        try:
+            callback.retry.over(RetryPolicy())
+        except ValueError as exc:
+            faults.add("/callback/retry", f"{exc} (the defaults are base 1s and cap 10m)")
     if callback.secret is not None and (problem := _secret_problem(callback.secret)):
         faults.add("/callback/secret", problem)
 

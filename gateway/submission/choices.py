@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from gateway.backoff import RetryPolicy
 from gateway.durations import MAX_S
 from gateway.settings.spelling import mend_name
@@ -76,9 +74,8 @@ def choose_retry(body: SubmitBody, target: TargetFacts | None, faults: Faults) -
     """The target's policy with what the body overrides in it, None where that is nothing."""
     if body.retry is None:
         return None
-    given = {name: value for name, value in msgspec.structs.asdict(body.retry).items() if value is not None}
     try:
-        return msgspec.structs.replace(RetryPolicy() if target is None else target.retry, **given)
+        return body.retry.over(RetryPolicy() if target is None else target.retry)
     except ValueError as exc:
         if target is not None:
             faults.add("/retry", f"{exc} (what is left out comes from the target)")

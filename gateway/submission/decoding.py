@@ -99,7 +99,11 @@ def _read_struct(fields: dict[str, msgspec.Raw], kind: Any, pointer: str, faults
             if name not in fields:
                 faults.add(step(pointer, name), "is missing")
             return None
-    return kind(**values)
+    try:
+        return kind(**values)
+    except ValueError as exc:
+        faults.add(pointer, str(exc))
+        return None
 
 
 def _read_value(raw: msgspec.Raw, kind: Any, pointer: str, faults: Faults) -> Any:

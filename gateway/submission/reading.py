@@ -63,16 +63,16 @@ def parse_submission(text: bytes, catalog: Catalog, *, caller: Caller, now_s: fl
         expires_ms=round(body.expires_in * 1000) if body.expires_in else 0,
         max_attempts=attempts or (retry or target.retry).max_attempts,
         idempotency=idempotency(folded, idempotency_key, caller.name, window_ms=catalog.window_ms),
-        options=_options(body, retry, request, caller.traceparent),
+        options=_options(body, retry, request, caller),
     )
 
 
-def _options(body: SubmitBody, retry: RetryPolicy | None, request: JobRequest | None, traceparent: str) -> Options:
+def _options(body: SubmitBody, retry: RetryPolicy | None, request: JobRequest | None, caller: Caller) -> Options:
     return Options(
         timeout=None if body.timeout is None else float(body.timeout),
         retry=retry,
-        callback=body.callback,
+        callback=body.callback or caller.callback,
         tags=body.tags or (),
-        traceparent=traceparent if _TRACEPARENT.match(traceparent) else "",
+        traceparent=caller.traceparent if _TRACEPARENT.match(caller.traceparent) else "",
         request=request,
     )

@@ -222,3 +222,41 @@ async def test_secret_is_stored_only_as_its_hash(api: Running) -> None:
     key_id, text = await create_key(api.store, "k", ["read"], now_ms=1)
     raw = await api.store.client.hgetall(api.store.keyspaces[0].apikeys)
     assert text.rpartition("_")[2].encode() not in raw[key_id.encode()]
+
+
+async def test_jobs_of_a_key_have_its_callback_unless_they_name_one(api: Running) -> None:
+    secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+    default = {"url": "https://client.example/done", "events": ["job.dead"], "secret": secret, "retry": {"base": "2s"}}
+    body = {"name": "shop", "scopes": ["submit", "admin"], "callback": default}
+    made = (await api.client.post("/apikeys", json=body)).json()
+    headers = bearer(made["key"])
+    for own, url in ((None, default["url"]), ({"url": "https://other.example/"}, "https://other.example/")):
+        job = {"target": "echo"} | ({"callback": own} if own else {})
+        answer = await api.client.post("/jobs", json=job, headers=headers)
+        callback = (await api.store.find(answer.json()["job_id"])).record.options.callback
+        assert callback is not None
+        assert (callback.url, callback.secret) == (url, None if own else secret)
+    listed = (await api.client.get("/apikeys", headers=headers)).json()["apikeys"][0]
+    assert listed["callback"] == {"url": default["url"], "events": ["job.dead"]}
+    for wrong in (
+        {"url": "ftp://x"},
+        {"url": "https://a.example/", "secret": "x"},
+        {"url": "https://a.example/", "n": 1},
+    ):
+        answer = await api.client.post("/apikeys", json=body | {"callback": wrong}, headers=headers)
+        assert answer.status_code == 422, answer.text
+
+
+@pytest.mark.parametrize(
+    ("retry", "pointer"),
+    [
+        ({"max_attempts": 0}, "/callback/retry/max_attempts"),
+        ({"base": "2h"}, "/callback/retry"),
+        ({"bse": "1s"}, "/callback/retry/bse"),
+    ],
+)
+async def test_fault_of_a_callbacks_retry_is_named(api: Running, retry: dict[str, object], pointer: str) -> None:
+    body = {"target": "echo", "callback": {"url": "https://a.example/", "retry": retry}}
+    answer = await api.client.post("/jobs", json=body)
+    assert answer.status_code == 422
+    assert [each["pointer"] for each in answer.json()["errors"]] == [pointer]

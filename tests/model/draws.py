@@ -69,7 +69,7 @@ ORDERS = st.builds(
     st.sampled_from((0, 0, 0, 0, 0, 700, 2500)),
     st.sampled_from((0, 0, 0, 0, 400, 2500)),
     st.sampled_from((3, 1, 5)),
-    st.sampled_from(("", "", "sdc", "d", "c")),
+    st.sampled_from(("", "", "sdc", "d", "c", "rd")),
     st.sampled_from((0, 0, 0, 0, 1, 2, 3)),
     st.sampled_from(("f", "g", "~")),
 )

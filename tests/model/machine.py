@@ -22,7 +22,7 @@ from tests.model.transitions import Retention
 
 HEARTBEAT_MS = 20_000
 STRICT: Mapping[str, tuple[int, int]] = MappingProxyType({})
-EVENTS: tuple[CallbackEvent, ...] = ("job.succeeded", "job.dead", "job.cancelled")
+EVENTS: tuple[CallbackEvent, ...] = ("job.succeeded", "job.dead", "job.cancelled", "job.retrying")
 NOBODY = "00000000-0000-7000-8000-000000000000"
 
 

@@ -160,7 +160,7 @@ class Model:
             if not bodies.pop(new_id, b""):
                 raise Broken(f"{job.job_id} became {status}, and no callback tells of it")
             born.append(self._callback(new_id, job, int(snapshot.jobs[new_id]["rank"]), body))
-            job.callback_id = new_id
+            job.callback_id = job.callback_id if status == "retrying" else new_id
         if bodies:
             raise Broken(f"jobs that nobody asked for: {bodies}")
         if any(not self.seq < job.rank - 100 * PRIORITY_SPAN <= snapshot.seq for job in born):

@@ -83,6 +83,8 @@ def _settle(model: Model, it: Settlement) -> str:
         model.unspend(job, job.job_id if target and target.ordered else "")
         job.status, job.previous_ms, job.due_us = "retrying", it.delay_ms, model.now_us + it.delay_ms * 1000
         model.count("retried", job)
+        if "r" in job.callback:
+            model.told.append((job, "retrying"))
     elif outcome == "released":
         model.unspend(job)
         job.attempt -= 1

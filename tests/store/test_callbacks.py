@@ -5,6 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
+from gateway.backoff import RetryOverride
 from gateway.jobs import CALLBACK_TARGET, Callback, CallbackEvent, Options, Outcome, Record, unpack_body
 from tests.store.site import LEASE_MS, Site
 
@@ -54,6 +55,31 @@ async def test_no_callback_is_made_while_the_job_goes_on(site: Site) -> None:
     await site.clock.advance(1)
     await site.lose(site.worker())
     assert await callbacks(site) == []
+
+
+async def test_callback_is_made_of_every_retry_where_that_was_asked_for(site: Site) -> None:
+    ids = await site.put(options=asking("job.retrying", "job.dead"), max_attempts=2)
+    await site.run("retry", delay_ms=1500, error=ERROR)
+    (made,) = await callbacks(site)
+    assert (await site.record(ids[0])).callback_job_id == ""  # that is of its end
+    (claimed,) = await site.claim(site.worker())
+    cause = unpack_body(claimed.body)[0].cause
+    assert cause is not None
+    assert (cause.status, cause.attempts, cause.delay_ms, bytes(cause.error)) == ("retrying", 1, 1500, ERROR.encode())
+    logged = [entry.facts for entry in (await site.store.find(ids[0])).timeline if entry.type == "callback"]
+    assert [facts["callback"] for facts in logged] == [made.job_id]
+    await site.settle(site.worker(), claimed, "succeeded")
+    await site.clock.advance(1500)
+    await site.run("retry", delay_ms=1, error=ERROR)  # the last attempt: dead
+    assert len(await callbacks(site)) == 2
+    assert (await site.record(ids[0])).callback_job_id != ""
+
+
+async def test_callback_has_as_many_attempts_as_it_says(site: Site) -> None:
+    callback = Callback("https://example.com/hook", retry=RetryOverride(max_attempts=12))
+    await site.put(options=Options(callback=callback))
+    await site.run("succeeded")
+    assert [each.max_attempts for each in await callbacks(site)] == [12]
 
 
 async def test_callback_of_a_waiting_job_is_made_when_it_is_cancelled(site: Site) -> None:
