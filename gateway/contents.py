@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import parse_qsl
@@ -13,6 +14,7 @@ import msgspec
 import orjson
 
 from gateway.errors import InvalidRequest, Rejected
+from gateway.expressions import ROOTS
 from gateway.nesting import MAX_DEPTH, too_deep
 from gateway.schemes.bodies import Form, looks_like_form, read_form
 from gateway.verifier import Delivery, WebhookRequest
@@ -28,17 +30,20 @@ _BATCH = "application/cloudevents-batch+json"
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """One event: `raw` are its bytes and `value` what they say, None where they are not JSON.
+    """One event: `raw` are its bytes, `is_json` whether executors can parse them (orjson).
 
     `identity` is what a repeat is recognised by; `attributes` are those of a CloudEvent, as headers.
     """
 
     raw: bytes
     is_json: bool
-    value: Any
     identity: str | None
     form: Form = ()
     attributes: dict[str, str] = field(default_factory=dict)
+
+    def value(self) -> Any:
+        """What the bytes say; parsed so that integers stay exact (msgspec), and only where an expression asks."""
+        return msgspec.json.decode(self.raw) if self.is_json else None
 
     def payload(self) -> bytes:
         """What is handed on where a route says nothing: the bytes as they came, a form as a JSON object, other text as
@@ -47,13 +52,13 @@ class Content:
             return self.raw
         return orjson.dumps(dict(self.form) if self.form else self.raw.decode())
 
-    def facts(self, request: WebhookRequest) -> dict[str, Any]:
-        """What expressions see."""
+    def facts(self, request: WebhookRequest, roots: Collection[str] = ROOTS) -> dict[str, Any]:
+        """What expressions see, as far as they look at it; None for the rest."""
         return {
-            "headers": {**_headers(request), **self.attributes},
-            "query": _query(request),
-            "body": self.value,
-            "form": dict(self.form),
+            "headers": {**_headers(request), **self.attributes} if "headers" in roots else None,
+            "query": _query(request) if "query" in roots else None,
+            "body": self.value() if "body" in roots else None,
+            "form": dict(self.form) if "form" in roots else None,
         }
 
 
@@ -69,7 +74,7 @@ def read_contents(request: WebhookRequest, delivery: Delivery, kind: str) -> lis
     if form is None and kind == "form" and delivery.body is None and looks_like_form(request.body):
         form = _form(request.body)
     if form and delivery.body is None:
-        return [Content(request.body, False, None, delivery.id, form)]
+        return [Content(request.body, False, delivery.id, form)]
     return [_read(request.body if delivery.body is None else delivery.body, delivery.id, form=form or ())]
 
 
@@ -86,14 +91,13 @@ def raw_items(content: Content, path: str) -> list[bytes] | None:
 
 
 def _read(raw: bytes, identity: str | None, *, form: Form = (), attributes: dict[str, str] | None = None) -> Content:
-    """JSON is what executors can parse (orjson); the value is parsed so that integers stay exact (msgspec)."""
     if too_deep(raw):
         raise InvalidRequest(f"the body is nested deeper than {MAX_DEPTH} levels", status=400)
     try:
         orjson.loads(raw)
-        return Content(raw, True, msgspec.json.decode(raw), identity, form, attributes or {})
     except ValueError:
-        return Content(raw, False, None, identity, form, attributes or {})
+        return Content(raw, False, identity, form, attributes or {})
+    return Content(raw, True, identity, form, attributes or {})
 
 
 def _form(body: bytes) -> Form:

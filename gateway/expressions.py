@@ -58,6 +58,21 @@ def compile_expression(place: str, text: str, *, roots: Collection[str] = ROOTS)
     return expression
 
 
+def roots_used(expression: Expression) -> frozenset[str]:
+    """Which of the roots an expression may look at; all of them where it looks at the root as a whole."""
+    kinds = set(_walk(expression.parsed))
+    if {"current", "value_projection"} & {kind for kind, _ in kinds} or expression.parsed["type"] == "identity":
+        return frozenset(ROOTS)
+    return frozenset(ROOTS) & {str(value) for kind, value in kinds if kind == "field"}
+
+
+def _walk(node: Node) -> Iterator[tuple[str, Any]]:
+    yield node["type"], node["value"] if node["type"] == "field" else None
+    for child in node["children"]:
+        if isinstance(child, dict):
+            yield from _walk(child)
+
+
 def evaluate(expression: Expression, facts: Mapping[str, Any]) -> Any:
     """The expression's value; EvaluationFailed where it has none, such as a function on a value of a wrong type."""
     try:

@@ -11,6 +11,8 @@ _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 
 _BRACKETS = bytes.maketrans(b"{}", b"[]")
 _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
+_MANY_QUOTES = 50_000
+"""Beyond this, a list of what lies between the quotes would cost far more memory than the text."""
 
 
 def too_deep(text: bytes) -> bool:
@@ -21,7 +23,18 @@ def too_deep(text: bytes) -> bool:
     """
     if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
         return False
-    brackets = _STRING.sub(b"", text).translate(_BRACKETS, _NOT_BRACKETS)
+    brackets = _without_strings(text).translate(_BRACKETS, _NOT_BRACKETS)
     for _ in range(MAX_DEPTH):
+        if not brackets:
+            return False
         brackets = brackets.replace(b"[]", b"")
     return b"[]" in brackets
+
+
+def _without_strings(text: bytes) -> bytes:
+    """What lies outside the strings: every other piece between quotes, once those that are escaped are gone."""
+    if text.count(b'"') > _MANY_QUOTES:
+        return _STRING.sub(b"", text)
+    if b'\\"' in text:
+        text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+    return b"".join(text.split(b'"')[::2])

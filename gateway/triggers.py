@@ -19,7 +19,7 @@ from typing import Any
 from gateway.contents import MAX_EVENTS, Content, raw_items, read_contents
 from gateway.durations import parse_duration
 from gateway.errors import InvalidRequest
-from gateway.expressions import ROOTS, EvaluationFailed, Expression, compile_expression, evaluate, is_true
+from gateway.expressions import ROOTS, EvaluationFailed, Expression, compile_expression, evaluate, is_true, roots_used
 from gateway.reception import Reception
 from gateway.schemes.bodies import as_label
 from gateway.verifier import Delivery, Verifier, WebhookRequest
@@ -76,6 +76,15 @@ class Trigger:
     routes: tuple[Route, ...]
     reception: Reception = DEFAULT_RECEPTION
 
+    def roots(self) -> frozenset[str]:
+        """What the routes' expressions look at."""
+        found: set[str] = set()
+        for route in self.routes:
+            for part in (route.when, route.payload, route.key, route.lane, route.delay, route.each, route.id):
+                if part is not None and not isinstance(part, (str, float)):
+                    found |= roots_used(part)
+        return frozenset(found)
+
     @property
     def content(self) -> str:
         """How bodies are read."""
@@ -87,10 +96,11 @@ class Trigger:
         InvalidRequest: 400 if the JSON is nested too deep, 413 for too many events, 415 if a route hands on a body that
         is neither JSON nor UTF-8, 422 if an expression fails, naming the route.
         """
+        roots = self.roots()
         found = [
             match
             for content in read_contents(request, delivery, self.content)
-            for match in self._matches(content, content.facts(request), delivery)
+            for match in self._matches(content, content.facts(request, roots), delivery)
         ]
         if len(found) > MAX_EVENTS:
             raise InvalidRequest(f"{len(found)} jobs of one delivery; at most {MAX_EVENTS} are made", status=413)
@@ -158,7 +168,7 @@ def _parts(
     raw = raw_items(content, text) if _PLAIN_PATH.fullmatch(text) and content.is_json else None
     for at, item in enumerate(value):
         own = raw[at] if raw is not None and len(raw) == len(value) else _encode(item)
-        yield Content(own, True, item, _item_id(item, at, content, delivery)), {**facts, ITEM: item}
+        yield Content(own, True, _item_id(item, at, content, delivery)), {**facts, ITEM: item}
 
 
 def _item_id(item: Any, at: int, content: Content, delivery: Delivery) -> str | None:

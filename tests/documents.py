@@ -20,6 +20,7 @@ import httpx
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
+DOCS_WEBHOOKS = ROOT / "docs" / "webhooks"
 AT_TOP = ", at its top"
 READY_S = 30.0
 

@@ -34,6 +34,15 @@ def test_any_shallow_value_is_let_through(value: object) -> None:
     assert not too_deep(json.dumps([value, [[]] * 70], ensure_ascii=False).encode())
 
 
+@pytest.mark.parametrize("unit", ['"[\\\\"', '"\\"["', '"[\\\\\\"["', '"\\\\\\\\]"', '"\\u005b["'])
+def test_escaped_quotes_and_backslashes_end_no_string_too_early(unit: str) -> None:
+    text = "[" * 60 + ",".join([unit] * 100) + "]" * 60
+    json.loads(text)
+    assert not too_deep(text.encode())
+    assert too_deep(f"[[[[[{text}]]]]]".encode())
+    assert too_deep(b"[[[[[" + text.replace(unit, f"{unit},{unit}" * 300).encode() + b"]]]]]")
+
+
 @given(st.binary(max_size=300))
 def test_any_bytes_inside_a_deep_array_change_nothing(noise: bytes) -> None:
     """Noise as a JSON string: escaped, so that its own quotes and brackets stay inside."""

@@ -36,8 +36,10 @@ class Arrival:
 
 async def receive(call: Call) -> Reply:
     """202 with the delivery's jobs, or a provider's handshake answered; one and the same 401 whatever is wrong."""
-    trigger = await call.in_time(lambda: call.gateway.triggers.find(call.path_value("trigger")))
-    own = call.gateway.settings.gateway
+    name, own = call.path_value("trigger"), call.gateway.settings.gateway
+    trigger = call.gateway.registry.triggers.get(name)
+    if trigger is None:
+        trigger = await call.in_time(lambda: call.gateway.triggers.find(name))
     sender = sender_of(call.scope, own.trusted_proxies)
     if trigger.reception.allow_from and not is_within(sender, trigger.reception.allow_from):
         raise _rejected(call, Arrival(trigger, _request(call, b""), sender), "address")

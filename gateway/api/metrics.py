@@ -46,6 +46,7 @@ class ApiMetrics:
         self._lag = Gauge("gateway_loop_lag_seconds", "How late the event loop last was", registry=self.registry)
         self._streams = Gauge("gateway_event_streams", "Streams of events that are open", registry=self.registry)
         self._children: dict[tuple[str, int], Counter] = {}
+        self._delivery_children: dict[tuple[str, str], Counter] = {}
 
     def count_request(self, route: str, status: int) -> None:
         """Counts an answer; `route` is a path of the routes, never one of a request."""
@@ -57,7 +58,10 @@ class ApiMetrics:
             self._rejections.labels(REFUSALS.get(status, "other")).inc()
 
     def count_delivery(self, trigger: str, verdict: str) -> None:
-        self._deliveries.labels(trigger, verdict).inc()
+        child = self._delivery_children.get((trigger, verdict))
+        if child is None:
+            child = self._delivery_children[trigger, verdict] = self._deliveries.labels(trigger, verdict)
+        child.inc()
 
     def count_rejected_delivery(self, trigger: str, reason: str) -> None:
         self._rejected_deliveries.labels(trigger, reason if reason in REASONS else "other").inc()

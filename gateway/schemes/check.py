@@ -47,17 +47,19 @@ class Check:
         self._matches = matcher(secrets, scheme.algorithm, scheme.secret_encoding)
         self._url = url
         self._pieces = pieces(scheme.signed)
+        self._header = scheme.header.lower()
+        self._whole_body = scheme.signed == "{body}"
         self._fields = BodyFields((*scheme.id_fields, *scheme.event_fields, scheme.timestamp_field))
 
     def __call__(self, request: WebhookRequest, now: float) -> Delivery:
         """The delivery, if a candidate is the signature by one of the secrets and its time is near `now`."""
         scheme = self.scheme
-        parts = header_parts(scheme, request.one(scheme.header.lower()))
+        parts = header_parts(scheme, request.one(self._header))
         found = candidates(scheme, parts)
         timestamp = signed_time(scheme, parts, request)
         at_s = None if timestamp is None else seconds(timestamp, scheme.timestamp_format)
         delivery_id = label(request, scheme.id_header) if "{id}" in scheme.signed else ""
-        messages = self._messages(request, timestamp or "", delivery_id)
+        messages = [request.body] if self._whole_body else self._messages(request, timestamp or "", delivery_id)
         if not any([self._matches(message, found) for message in messages]):  # noqa: C419 - no early end
             raise Rejected("mismatch")
         if at_s is not None and not abs(now - at_s) <= scheme.tolerance:

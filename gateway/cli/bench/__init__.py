@@ -13,6 +13,7 @@ from gateway.cli.bench import command as command_bench
 from gateway.cli.bench import delayed as delayed_bench
 from gateway.cli.bench import depth as depth_bench
 from gateway.cli.bench import flows as flows_bench
+from gateway.cli.bench import hooks as hooks_bench
 from gateway.cli.bench import memory as memory_bench
 from gateway.cli.bench import throughput as throughput_bench
 from gateway.cli.bench.report import Report
@@ -41,6 +42,19 @@ def command(jobs: Jobs = 2_000, repetitions: Repetitions = 5, redis: Redis = Non
     """One dispatcher runs no-op command jobs; beside it a bare loop with the same launcher and pipes."""
     with rig(redis) as url:
         report = _run(command_bench.measure(url, jobs=jobs, repetitions=repetitions))
+    report.show(as_json=as_json)
+
+
+@app.command()
+def hooks(
+    deliveries: Annotated[int, typer.Option(min=100, max=5_000_000, help="Deliveries in each repetition.")] = 20_000,
+    repetitions: Repetitions = 5,
+    redis: Redis = None,
+    as_json: AsJson = False,
+) -> None:
+    """One gateway process takes signed deliveries in; beside it an endpoint of the same server that only reads."""
+    with rig(redis) as url:
+        report = _run(hooks_bench.measure(url, deliveries=deliveries, repetitions=repetitions))
     report.show(as_json=as_json)
 
 
