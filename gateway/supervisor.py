@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import structlog
 
@@ -141,7 +142,10 @@ class Supervisor:
             log.info("child started", child=child.name, pid=process.pid)
             if self._stopping.is_set():
                 self._send(signal.SIGTERM, [child.name])
-            return await process.wait()
+            code = await process.wait()
+            if left := kill_session(process.pid):
+                log.warning("child left processes behind; killed them", child=child.name, pids=left)
+            return code
         finally:
             if process.returncode is None:
                 self._send(signal.SIGKILL, [child.name])
@@ -172,6 +176,26 @@ class Supervisor:
             if (process := self._running.get(name)) is not None:
                 with contextlib.suppress(ProcessLookupError):
                     process.send_signal(sig)
+
+
+def kill_session(leader: int) -> list[int]:
+    """Kills what a process that has ended, and led a session of its own, left in it; only Linux can say what."""
+    killed = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            fields = stat.read_text(errors="replace").rpartition(")")[2].split()
+            if fields[0] not in "ZX" and int(fields[3]) == leader:
+                os.kill(int(stat.parent.name), signal.SIGKILL)
+                killed.append(int(stat.parent.name))
+    return killed
+
+
+def kill_children() -> None:
+    """Kills what this process has started and not waited for, as its last act; only Linux can say what."""
+    for listing in Path(f"/proc/{os.getpid()}/task").glob("*/children"):
+        with contextlib.suppress(OSError, ValueError):
+            for pid in listing.read_text().split():
+                os.kill(int(pid), signal.SIGKILL)
 
 
 def follow_supervisor(environ: MutableMapping[str, str]) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.supervisor import SUPERVISOR_PID, Child, Patience, Supervisor, follow_supervisor
+from gateway.supervisor import SUPERVISOR_PID, Child, Patience, Supervisor, follow_supervisor, kill_session
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent died")
 
@@ -355,3 +355,25 @@ def test_names_that_repeat_are_refused() -> None:
 
 def children_of(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+LEAKS = """
+import subprocess, sys
+from gateway.supervisor import kill_children
+left = subprocess.Popen(["sleep", "300"], stdout=subprocess.DEVNULL)
+print(left.pid, flush=True)
+if sys.argv[1] == "kill":
+    kill_children()
+"""
+
+
+@linux_only
+@pytest.mark.parametrize("how", ["kill", "leave"])
+def test_what_a_process_has_left_in_its_session_is_killed_by_it_or_after_it(how: str) -> None:
+    command = [sys.executable, "-c", LEAKS, how]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stdout is not None
+        left = int(process.stdout.readline())
+        process.wait(20)
+    assert kill_session(process.pid) == ([left] if how == "leave" else [])
+    assert kill_session(process.pid) == []

@@ -23,7 +23,7 @@ from gateway.secret import Secret
 from gateway.settings import Settings
 from gateway.settings.environment import REDIS_URL, full_name
 from gateway.store.embedded import DATA_DIR, EmbeddedValkey
-from gateway.supervisor import Child, Supervisor, follow_supervisor
+from gateway.supervisor import Child, Supervisor, follow_supervisor, kill_children
 
 log = structlog.get_logger(__name__)
 
@@ -78,6 +78,7 @@ def dispatch(processes: Processes = 1, imports: Imports = None) -> None:
         raise typer.Exit(asyncio.run(_supervise(_dispatchers(settings, redis_url(settings), processes))))
     uvloop.run(run_dispatcher(settings, redis_url=redis_url(settings)))
     # a synchronous callable that never returns holds its thread, and with it an ordinary exit
+    kill_children()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Literal
 
+from gateway.dispatch.blocked import Holder
 from gateway.jobs import Claimed, Settlement
 from gateway.runner import Runner
 
@@ -90,6 +91,13 @@ class Attempts:
         if end == "cancelled":
             running.cancelled.set()
         running.task.cancel()
+
+    def holder(self, task: asyncio.Task[object] | None) -> Holder:
+        """Whose a task is; from any thread."""
+        for running in list(self.held.values()) if task is not None else []:
+            if running.task is task:
+                return Holder(running.claimed.target, running.claimed.job_id)
+        return Holder()
 
     def _end_overdue(self) -> None:
         loop = asyncio.get_running_loop()

@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 
 from gateway.dispatch.attempts import Attempts, Running
+from gateway.dispatch.blocked import Holder, LoopWatch
 from gateway.dispatch.claims import ClaimLoop
 from gateway.dispatch.failures import first_failure
 from gateway.dispatch.leases import Held, LeaseKeeper
@@ -128,6 +129,8 @@ class Dispatcher:
         """Runs until asked to stop, then drains; raises StoreMismatch if Redis holds another version's data."""
         keeper = self._lease_keeper(asyncio.get_running_loop())
         keeper.start()
+        watch = LoopWatch(asyncio.get_running_loop(), holder=self._attempts.holder, blocked=self._blocked)
+        watch.start()
         log.info("dispatcher started", dispatcher=self.dispatcher_id, slots=self._slots.count)
         try:
             async with asyncio.TaskGroup() as group:
@@ -138,6 +141,7 @@ class Dispatcher:
         except ExceptionGroup as failures:
             raise first_failure(failures) from failures
         finally:
+            watch.stop()
             await asyncio.to_thread(keeper.stop)
         await self._leave()
         log.info("dispatcher stopped", dispatcher=self.dispatcher_id)
@@ -283,6 +287,9 @@ class Dispatcher:
                 await worker.leave()
             except StoreError as error:
                 log.warning("dispatcher left without a goodbye", error=str(error))
+
+    def _blocked(self, holder: Holder) -> None:
+        self._metrics.blocked(holder.target)
 
     def _lease_keeper(self, loop: asyncio.AbstractEventLoop) -> LeaseKeeper:
         return LeaseKeeper(

@@ -71,6 +71,12 @@ class DispatchMetrics:
         self._errors = Counter(
             "gateway_attempt_errors", "Attempts that failed, by what went wrong", ["error"], registry=registry
         )
+        self._blocked = Counter(
+            "gateway_event_loop_blocked",
+            "Times that the event loop was held for more than a second, by the target whose job held it",
+            ["target"],
+            registry=registry,
+        )
         self._removed = Counter("gateway_upkeep_removed", "Finished jobs that this process removed", registry=registry)
         self.active = Gauge("gateway_attempts_active", "Attempts under way", registry=registry)
         self.slots = Gauge("gateway_slots", "Attempts that may run at once", registry=registry)
@@ -90,6 +96,10 @@ class DispatchMetrics:
     def lost(self) -> None:
         """Counts an attempt whose lease was lost."""
         self._lost.inc()
+
+    def blocked(self, target: str) -> None:
+        """Counts a held event loop; empty where it was none of the targets. From any thread."""
+        self._blocked.labels(target).inc()
 
     def removed(self, n: int) -> None:
         """Counts finished jobs that upkeep removed."""

@@ -117,6 +117,10 @@ class Installation:
         section = "\n".join(f"{key} = {orjson.dumps(value).decode()}" for key, value in gateway.items())
         (self.folder / "gateway.toml").write_text(f"[gateway]\ndispatcher_port = 0\n{section}\n{CONFIG}\n{more}")
 
+    def add_module(self, name: str, text: str) -> None:
+        """A module of the user's own."""
+        (self.folder / f"{name}.py").write_text(text)
+
     def start(self, *arguments: str, env: dict[str, str] | None = None) -> Process:
         log = self.folder / f"log.{len(self._started)}"
         process = Process([*self._command, *arguments], self.folder, log, self._env | (env or {}))
@@ -190,6 +194,10 @@ class Installation:
                 ).read_text():
                     found.append(int(proc.name))
         return [pid for pid in found if pid != os.getpid()]
+
+    def command_line(self, pid: int) -> bytes:
+        """The arguments of a process, each ended by a NUL."""
+        return (Path("/proc") / str(pid) / "cmdline").read_bytes()
 
     def close(self) -> None:
         """Kills every process that works in this folder, and waits until they are gone."""
