@@ -16,6 +16,9 @@ PROJECT = "gateway"
 PLUGIN_API = 1
 """Raised when a hook changes in a way that an existing plugin would notice."""
 
+API_ATTRIBUTE = "GATEWAY_PLUGIN_API"
+"""What a plugin may set to the PLUGIN_API that it was written for; a gateway with an older one refuses it by name."""
+
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
 

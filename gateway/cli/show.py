@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Annotated
@@ -13,21 +14,38 @@ from rich.table import Column, Table
 
 from gateway import PLUGIN_API, __version__
 from gateway.cli.environment import load_settings
-from gateway.registry import LoadedPlugin, Registry
+from gateway.errors import PluginError
+from gateway.registry import LoadedPlugin, survey
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def plugins(as_json: AsJson = False) -> None:
-    """Lists the loaded plugins: where each is from, and what it brings."""
-    loaded = Registry.build(load_settings()).plugins
-    if as_json:
-        print(json.dumps({"plugin_api": PLUGIN_API, "plugins": [asdict(plugin) for plugin in loaded]}))
+app = typer.Typer(help="Lists the plugins, and begins a new one.", invoke_without_command=True)
+
+
+@app.callback()
+def plugins(context: typer.Context, as_json: AsJson = False) -> None:
+    """Lists the plugins: where each is from, what it brings, and what is wrong with those that cannot be used."""
+    if context.invoked_subcommand is not None:
         return
-    table = Table(*(Column(name, overflow="fold") for name in ("plugin", "from", "version", "brings")))
-    for plugin in loaded:
-        table.add_row(plugin.name, plugin.source, plugin.version, "\n".join(_brings(plugin)))
-    Console().print(table)
+    loaded, faults = survey(load_settings())
+    if as_json:
+        failed = [{"name": _name_of(fault), "error": fault.detail} for fault in faults]
+        listing = [asdict(plugin) for plugin in loaded]
+        print(json.dumps({"plugin_api": PLUGIN_API, "plugins": listing, "failed": failed}))
+    else:
+        table = Table(*(Column(name, overflow="fold") for name in ("plugin", "from", "version", "brings")))
+        for plugin in loaded:
+            table.add_row(plugin.name, plugin.source, plugin.version, "\n".join(_brings(plugin)))
+        for fault in faults:
+            table.add_row(_name_of(fault), "failed", "", fault.detail)
+        Console().print(table)
+    if faults:
+        raise typer.Exit(os.EX_CONFIG)
+
+
+def _name_of(fault: PluginError) -> str:
+    return fault.place.removeprefix("plugin ")
 
 
 def version(as_json: AsJson = False) -> None:

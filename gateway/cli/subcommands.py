@@ -36,7 +36,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "config": Subcommand("config", "Checks, shows and begins a configuration."),
     "doctor": Subcommand("doctor", "Examines the configuration, Redis and the data in it.", "doctor"),
     "health": Subcommand("health", "Asks the gateway and the dispatcher of this machine how they are.", "health"),
-    "plugins": Subcommand("show", "Lists the loaded plugins: where each is from, and what it brings.", "plugins"),
+    "plugins": Subcommand("show", "Lists the plugins: where each is from, what it brings, what is wrong."),
     "demo": Subcommand("demo", "Shows it at work in a few seconds, in a temporary folder.", "demo"),
     "bench": Subcommand("bench", "Measures this machine: figures, their spread, and ratios to a bare limit."),
     "version": Subcommand("show", "Prints the version.", "version"),

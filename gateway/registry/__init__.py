@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.registry.loading import LoadedPlugin
+from gateway.registry.loading import LoadedPlugin, survey
 from gateway.registry.registry import Registry
 from gateway.registry.targets import PerJob, Target
 
-__all__ = ["LoadedPlugin", "PerJob", "Registry", "Target"]
+__all__ = ["LoadedPlugin", "PerJob", "Registry", "Target", "survey"]

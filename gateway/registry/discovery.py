@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gateway.errors import ConfigError, PluginError
-from gateway.hooks import PROJECT
+from gateway.hooks import API_ATTRIBUTE, PLUGIN_API, PROJECT
 from gateway.registry.builtins import BUILT_IN, import_builtin
 from gateway.settings import Settings, mend_name
+
+Refuse = Callable[[PluginError], None]
+"""What is done with a plugin that cannot be used: it raises, unless faults are being collected."""
 
 Source = Literal["built-in", "entry point", "configuration"]
 
@@ -38,16 +41,26 @@ class _Offer:
     load: Callable[[], object]
 
 
-def discover(settings: Settings) -> list[Found]:
-    """Every plugin to register, imported, built-in ones first; raises PluginError, which names the plugin."""
+def stop(fault: PluginError) -> None:
+    """Refuses by raising."""
+    raise fault
+
+
+def discover(settings: Settings, refuse: Refuse = stop) -> list[Found]:
+    """Every plugin to register, imported, built-in ones first; refuses one that cannot be imported, by its name."""
     version = _own_version()
     found = [
         Found(f"{part}.{name}", "built-in", version, import_builtin(part, name))
         for part, names in BUILT_IN.items()
         for name in names
     ]
-    for offer in _chosen([*_entry_points(), *_modules(settings)], settings):
-        plugin = _import(offer)
+    for offer in _chosen([*_entry_points(refuse), *_modules(settings)], settings):
+        try:
+            plugin = _import(offer)
+            _check_api(offer, plugin)
+        except PluginError as fault:
+            refuse(fault)
+            continue
         if not any(plugin is known.plugin for known in found):  # installed, and listed in the configuration too
             found.append(Found(offer.name, offer.source, offer.version, plugin))
     return found
@@ -67,14 +80,17 @@ def _own_version() -> str:
         return ""
 
 
-def _entry_points() -> Iterator[_Offer]:
+def _entry_points(refuse: Refuse) -> Iterator[_Offer]:
     seen: dict[str, str] = {}
     for point in importlib.metadata.entry_points(group=PROJECT):
         if seen.get(point.name) == point.value:  # one distribution can be on the path twice
             continue
         if point.name in seen:
             other = seen[point.name]
-            raise PluginError(f"plugin {point.name}", f"offered by {other} and by {point.value}; uninstall one of them")
+            refuse(
+                PluginError(f"plugin {point.name}", f"offered by {other} and by {point.value}; uninstall one of them")
+            )
+            continue
         seen[point.name] = point.value
         version = point.dist.version if point.dist else ""
         yield _Offer(point.name, (point.name, point.module), "entry point", version, point.load)
@@ -99,6 +115,14 @@ def _chosen(offers: list[_Offer], settings: Settings) -> list[_Offer]:
         if name not in known:
             raise ConfigError("environment: GATEWAY_PLUGINS", f'there is no plugin "{name}"; {mend_name(name, known)}')
     return [offer for offer in offers if set(offer.names) & set(only)]
+
+
+def _check_api(offer: _Offer, plugin: object) -> None:
+    """Refuses a plugin that says it was written for a later API than ours."""
+    wanted = getattr(plugin, API_ATTRIBUTE, PLUGIN_API)
+    if not isinstance(wanted, int) or wanted > PLUGIN_API:
+        detail = f"was written for plugin API {wanted}, and this gateway has {PLUGIN_API}; upgrade event-gateway"
+        raise PluginError(f"plugin {offer.name}", detail)
 
 
 def _import(offer: _Offer) -> object:

@@ -15,7 +15,7 @@ from gateway.errors import PluginError
 from gateway.executor import Executor
 from gateway.hooks import PROJECT, HookSpecs
 from gateway.keys import NAME
-from gateway.registry.discovery import Found, Source
+from gateway.registry.discovery import Found, Refuse, Source, discover, make_importable, stop
 from gateway.settings import TARGET_KEYS, TRIGGER_KEYS, Settings, field_names, mend_name
 from gateway.verifier import Verifier
 
@@ -33,6 +33,7 @@ class LoadedPlugin:
     verifiers: tuple[str, ...]
     hooks: tuple[str, ...]
     version: str
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,36 +57,55 @@ class Offers:
     verifiers: dict[str, tuple[str, type[Verifier[Any]]]] = field(default_factory=dict)
 
 
-def register(found: Sequence[Found]) -> dict[str, list[Call]]:
-    """Every hook's implementations in the order in which pluggy would call them; raises PluginError."""
+def register(found: Sequence[Found], refuse: Refuse = stop) -> dict[str, list[Call]]:
+    """Every hook's implementations in the order in which pluggy would call them; refuses plugins by name."""
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(HookSpecs)
     for each in found:
         try:
             manager.register(each.plugin, name=each.name)
         except (ValueError, pluggy.PluginValidationError) as exc:
-            raise PluginError(f"plugin {each.name}", f"cannot be registered: {exc}") from exc
-    _refuse_misspelt(manager)
+            refuse(PluginError(f"plugin {each.name}", f"cannot be registered: {exc}"))
+    _refuse_misspelt(manager, refuse)
+    for hook in HOOKS:
+        _refuse_unfit(manager, hook, refuse)
     calls = {hook: list(_calls(manager, hook)) for hook in HOOKS}
     for each in found:
-        if not any(call.plugin == each.name for hook in HOOKS for call in calls[hook]):
-            raise PluginError(f"plugin {each.name}", f"implements no hook; mark one with @hookimpl: {', '.join(HOOKS)}")
+        if manager.has_plugin(each.name) and not any(
+            call.plugin == each.name for hook in HOOKS for call in calls[hook]
+        ):
+            detail = f"implements no hook; mark one with @hookimpl: {', '.join(HOOKS)}"
+            refuse(PluginError(f"plugin {each.name}", detail))
     return calls
 
 
-def collect(found: Sequence[Found], calls: dict[str, list[Call]], settings: Settings) -> Offers:
-    """The executors and verifiers of all plugins, in the order of `found`; raises PluginError."""
+def collect(found: Sequence[Found], calls: dict[str, list[Call]], settings: Settings, refuse: Refuse = stop) -> Offers:
+    """The executors and verifiers of all plugins, in the order of `found`; refuses what cannot be used, by plugin."""
     offers = Offers()
     order = {each.name: at for at, each in enumerate(found)}
-    for call in sorted(calls["register_executors"], key=lambda call: order[call.plugin]):
-        for executor in _offered(call, settings):
-            _check_executor(executor, call.plugin)
-            _take(offers.executors, executor.name, call.plugin, what="executor", offer=executor)
-    for call in sorted(calls["register_verifiers"], key=lambda call: order[call.plugin]):
-        for verifier in _offered(call, settings):
-            _check_verifier(verifier, call.plugin)
-            _take(offers.verifiers, verifier.name, call.plugin, what="verifier", offer=verifier)
+    for kind, check, table in (
+        ("executor", _check_executor, offers.executors),
+        ("verifier", _check_verifier, offers.verifiers),
+    ):
+        for call in sorted(calls[f"register_{kind}s"], key=lambda call: order[call.plugin]):
+            try:
+                for offer in _offered(call, settings):
+                    check(offer, call.plugin)
+                    _take(table, offer.name, call.plugin, what=kind, offer=offer)
+            except PluginError as fault:
+                refuse(fault)
     return offers
+
+
+def survey(settings: Settings) -> tuple[tuple[LoadedPlugin, ...], tuple[PluginError, ...]]:
+    """The plugins that can be used, and what is wrong with those that cannot; raises nothing for a plugin's sake."""
+    make_importable(settings)
+    faults: list[PluginError] = []
+    found = discover(settings, faults.append)
+    calls = register(found, faults.append)
+    offers = collect(found, calls, settings, faults.append)
+    failed = {fault.place.removeprefix("plugin ") for fault in faults}
+    return tuple(each for each in describe(found, calls, offers) if each.name not in failed), tuple(faults)
 
 
 def describe(found: Sequence[Found], calls: dict[str, list[Call]], offers: Offers) -> tuple[LoadedPlugin, ...]:
@@ -98,27 +118,40 @@ def describe(found: Sequence[Found], calls: dict[str, list[Call]], offers: Offer
             verifiers=tuple(name for name, (plugin, _) in offers.verifiers.items() if plugin == each.name),
             hooks=tuple(hook for hook in HOOKS if any(call.plugin == each.name for call in calls[hook])),
             version=each.version,
+            path=str(getattr(each.plugin, "__file__", None) or ""),
         )
         for each in found
     )
 
 
-def _refuse_misspelt(manager: pluggy.PluginManager) -> None:
-    try:
-        manager.check_pending()
-    except pluggy.PluginValidationError as exc:
-        found = _UNKNOWN_HOOK.match(str(exc))
-        detail = f'there is no hook "{found[1]}"; {mend_name(found[1], HOOKS)}' if found else str(exc)
-        raise PluginError(f"plugin {manager.get_name(exc.plugin)}", detail) from exc
+def _refuse_misspelt(manager: pluggy.PluginManager, refuse: Refuse) -> None:
+    while True:
+        try:
+            manager.check_pending()
+            return
+        except pluggy.PluginValidationError as exc:
+            found = _UNKNOWN_HOOK.match(str(exc))
+            detail = f'there is no hook "{found[1]}"; {mend_name(found[1], HOOKS)}' if found else str(exc)
+            name = manager.get_name(exc.plugin)
+            manager.unregister(exc.plugin)
+            refuse(PluginError(f"plugin {name}", detail))
+
+
+def _refuse_unfit(manager: pluggy.PluginManager, hook: str, refuse: Refuse) -> None:
+    """Wrappers and async functions, which nobody would call as they want to be."""
+    for each in list(getattr(manager.hook, hook).get_hookimpls()):
+        why = ""
+        if each.wrapper or each.hookwrapper:
+            why = f"{hook} is a wrapper; hooks are called one by one, so write a plain function"
+        elif inspect.iscoroutinefunction(each.function):
+            why = f"{hook} is an async function; hooks are synchronous, so write a plain one"
+        if why:
+            manager.unregister(each.plugin)
+            refuse(PluginError(f"plugin {each.plugin_name}", why))
 
 
 def _calls(manager: pluggy.PluginManager, hook: str) -> Iterator[Call]:
     for each in reversed(getattr(manager.hook, hook).get_hookimpls()):
-        place = f"plugin {each.plugin_name}"
-        if each.wrapper or each.hookwrapper:
-            raise PluginError(place, f"{hook} is a wrapper; hooks are called one by one, so write a plain function")
-        if inspect.iscoroutinefunction(each.function):
-            raise PluginError(place, f"{hook} is an async function; hooks are synchronous, so write a plain one")
         yield Call(each.plugin_name, hook, each.function, tuple(each.argnames))
 
 
