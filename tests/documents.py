@@ -44,8 +44,14 @@ class Block:
     text: str
 
 
-def blocks(page: Path) -> list[Block]:
+Page = Path | tuple[Path, ...]
+"""A page, or several that make one."""
+
+
+def blocks(page: Page) -> list[Block]:
     """Every example of a page, in order."""
+    if isinstance(page, tuple):
+        return [block for each in page for block in blocks(each)]
     return [Block(*found.groups(default="")) for found in _BLOCK.finditer(page.read_text())]
 
 
@@ -54,7 +60,7 @@ def commands(page: Path) -> list[str]:
     return [block.text for block in blocks(page) if block.language == "sh"]
 
 
-def files_of(*pages: Path) -> dict[str, str]:
+def files_of(*pages: Page) -> dict[str, str]:
     """The files that the pages write, a later page's instead of an earlier one's; parts of one file are joined."""
     found: dict[str, str] = {}
     for page in pages:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import inspect
 import json
 import re
 import subprocess
@@ -20,17 +21,21 @@ from executors.http import HttpConfig
 from executors.python import PythonConfig
 from gateway import signing
 from gateway.callbacks import render
+from gateway.hooks import HookSpecs
 from gateway.jobs import Callback, Cause, Options
+from gateway.registry.loading import HOOKS
 from gateway.settings import field_names
 from plugins.github import GithubConfig
 from plugins.hmac import HmacConfig
 from plugins.standard import StandardConfig
-from tests.documents import README, ROOT, blocks, files_of, installed, secrets_in, write
+from tests.documents import README, ROOT, Page, blocks, files_of, installed, secrets_in, write
 
 DOCS = ROOT / "docs"
 CALL_OUTS, CALLBACKS, EXECUTORS, PLUGINS, WEBHOOKS = (
     DOCS / f"{name}.md" for name in ("call-outs", "callbacks", "executors", "plugins", "webhooks")
 )
+HOOK_PAGES = tuple(DOCS / "hooks" / f"{hook.replace('_', '-')}.md" for hook in HOOKS)
+PLUGIN_PAGES = (PLUGINS, *HOOK_PAGES)
 LOAD = """
 import json, os, pathlib
 from gateway.registry import Registry
@@ -41,8 +46,8 @@ print(json.dumps({"faults": list(map(str, registry.check())), "targets": sorted(
 SECRET = "whsec_" + "QUJD" * 8
 
 
-@pytest.mark.parametrize("page", [README, CALL_OUTS, EXECUTORS, PLUGINS, WEBHOOKS], ids=lambda page: page.name)
-def test_configuration_of_a_page_loads_and_its_targets_can_run(page: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", [README, CALL_OUTS, EXECUTORS, PLUGIN_PAGES, WEBHOOKS], ids=str)
+def test_configuration_of_a_page_loads_and_its_targets_can_run(page: Page, tmp_path: Path) -> None:
     files = files_of(README, page)
     write(tmp_path, files)
     environ = {"PATH": "/usr/bin:/bin", **secrets_in(files["gateway.toml"])}
@@ -94,7 +99,7 @@ def test_executor_examples_do_what_the_page_says(tmp_path_factory: pytest.TempPa
 
 
 def test_plugin_examples_do_what_the_page_says(tmp_path_factory: pytest.TempPathFactory) -> None:
-    files = files_of(PLUGINS)
+    files = files_of(PLUGIN_PAGES)
     entry_points = tomllib.loads(files["pyproject.toml"])["project"]["entry-points"]
     assert entry_points == {"gateway": {"shop": "shop_plugin"}}
     with installed(tmp_path_factory.mktemp("pl"), files) as here:
@@ -117,6 +122,15 @@ def test_plugin_examples_do_what_the_page_says(tmp_path_factory: pytest.TempPath
         assert sold["result"] == {"tray": 2, "printed": 7}
     assert f"label succeeded {sold['job_id']}" in here.log()
     assert here.log().count("label dead ") == 1
+
+
+def test_every_hook_has_a_page_with_its_arguments() -> None:
+    assert sorted(HOOKS) == sorted(name for name in vars(HookSpecs) if not name.startswith("_"))
+    for hook, page in zip(HOOKS, HOOK_PAGES, strict=True):
+        arguments = [name for name in inspect.signature(getattr(HookSpecs, hook)).parameters if name != "self"]
+        assert page.read_text().startswith(f"# `{hook}({', '.join(arguments)})`\n"), page
+        assert f"(hooks/{page.name})" in PLUGINS.read_text()
+    assert {page.name for page in (DOCS / "hooks").iterdir()} == {page.name for page in HOOK_PAGES}
 
 
 def events(api: Any, record: dict[str, Any]) -> list[dict[str, Any]]:

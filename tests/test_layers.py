@@ -28,7 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "gateway.health",
     ),
     ("gateway.api", "gateway.dispatch"),
-    ("gateway.cli", "gateway.__main__"),
+    ("gateway.cli", "gateway.__main__", "gateway.testing.jobs", "gateway.testing.fixtures"),
 )
 """From below; a module that is not named, with its package, is a value or a function of values: below them all."""
 

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 import gateway
+from gateway import ConfigError
+from gateway.cli.plugin_project import new
 from tests.e2e.installation import Installation
 
 ROOT = Path(gateway.__file__).parent.parent
@@ -120,3 +122,47 @@ def test_job_runs_under_up_where_the_names_are_taken(installation: Installation)
     record = installation.ended(installation.submit("work", {"name": "wheel"}))
     assert (record["status"], record["result"]) == ("succeeded", {"name": "wheel"})
     assert up.stop() == 0
+
+
+def test_function_runs_in_a_process_of_its_own_where_the_names_are_taken(installation: Installation) -> None:
+    installation.add_module("apart", "import os\ndef where(payload): return os.getpid()")
+    installation.configure(more='[targets.apart]\nexecutor = "python"\ncallable = "apart:where"\nisolation = "process"')
+    installation.up()
+    record = installation.ended(installation.submit("apart"))
+    assert record["status"] == "succeeded", record
+    assert record["result"] in installation.processes()
+
+
+def test_plugin_project_of_plugins_new_passes_its_tests_and_runs_jobs(venv: Path, tmp_path: Path) -> None:
+    python, made = venv / "bin" / "python", tmp_path / "acme-printer"
+    run(str(venv / "bin" / "gateway"), "plugins", "new", "acme-printer", folder=tmp_path)
+    options = ["--no-deps", "--no-index", "--no-build-isolation", "--quiet"]
+    run(sys.executable, "-m", "pip", "--python", str(python), "install", *options, str(made))
+    try:
+        assert " passed" in run(str(python), "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", folder=made)
+        listed = json.loads(run(str(venv / "bin" / "gateway"), "plugins", "--json", folder=made))
+        (plugin,) = [plugin for plugin in listed["plugins"] if plugin["source"] == "entry point"]
+        assert (plugin["name"], plugin["version"], plugin["executors"]) == ("acme-printer", "0.1.0", ["acme-printer"])
+        here = Installation(made, python=python, env={"PYTHONPATH": "", "GATEWAY_GATEWAY_DISPATCHER_PORT": "0"})
+        try:
+            here.up()
+            record = here.ended(here.submit("hello", {"name": "world"}))
+            assert (record["status"], record["result"]) == ("succeeded", {"text": "Hello, world!"})
+        finally:
+            here.close()
+    finally:
+        run(sys.executable, "-m", "pip", "--python", str(python), "uninstall", "-y", "-q", "acme-printer")
+
+
+@pytest.mark.parametrize("name", ["Acme", "acme_printer", "acme--printer", "1acme", "../acme", "acme/x", ""])
+def test_name_that_no_project_can_have_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="is no name of a project"):
+        new(name, tmp_path / "made")
+    assert not (tmp_path / "made").exists()
+
+
+def test_plugin_project_is_not_written_over_what_is_there(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("kept")
+    with pytest.raises(ConfigError, match="is there already, and not empty"):
+        new("acme", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]

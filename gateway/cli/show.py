@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from gateway import PLUGIN_API, __version__
+from gateway.cli import plugin_project
 from gateway.cli.environment import load_settings
 from gateway.errors import PluginError
 from gateway.registry import LoadedPlugin, survey
@@ -21,6 +22,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 app = typer.Typer(help="Lists the plugins, and begins a new one.", invoke_without_command=True)
+
+
+app.command()(plugin_project.new)
 
 
 @app.callback()

@@ -20,6 +20,9 @@ from gateway.settings import TARGET_KEYS, TRIGGER_KEYS, Settings, field_names, m
 from gateway.verifier import Verifier
 
 HOOKS = ("register_executors", "register_verifiers", "retry_delay", "job_event")
+GIVEN = "(given)"
+"""Stands for the plugin of what was handed over as it is."""
+
 _UNKNOWN_HOOK = re.compile(r"unknown hook '(\w+)'")
 
 
@@ -55,6 +58,11 @@ class Offers:
 
     executors: dict[str, tuple[str, Executor[Any]]] = field(default_factory=dict)
     verifiers: dict[str, tuple[str, type[Verifier[Any]]]] = field(default_factory=dict)
+
+    def add(self, executor: Executor[Any]) -> None:
+        """An executor that no plugin offers; raises PluginError as if one did."""
+        _check_executor(executor, GIVEN)
+        self.executors[executor.name] = (GIVEN, executor)
 
 
 def register(found: Sequence[Found], refuse: Refuse = stop) -> dict[str, list[Call]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -77,17 +77,19 @@ class Registry:
         self._started: list[Executor[Any]] = []
 
     @classmethod
-    def build(cls, settings: Settings) -> Registry:
+    def build(cls, settings: Settings, *, executors: Sequence[Executor[Any]] = ()) -> Registry:
         """Loads the plugins, imports what declares targets, resolves all that is configured; starts nothing.
 
         Raises PluginError, which names the plugin, or ConfigError, which names the place. Puts the working
-        directory on the import path.
+        directory on the import path. `executors` are there beside those of the plugins, or instead of them.
         """
         make_importable(settings)
         settings = with_declared(settings)
         found = discover(settings)
         calls = register(found)
         offers = collect(found, calls, settings)
+        for executor in executors:
+            offers.add(executor)
         listeners = Listeners(job_event=calls["job_event"], retry_delay=calls["retry_delay"])
         return cls(settings, plugins=describe(found, calls, offers), offers=offers, listeners=listeners)
 

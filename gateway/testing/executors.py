@@ -17,9 +17,12 @@ Fatal), `config_error` (raises anything else). Needs pytest and pytest-asyncio i
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
@@ -98,6 +101,15 @@ class ExecutorContract:
     started_within_s: ClassVar[float] = 0.3
     """How long `config_slow` is let run before it is cancelled, so that its work has begun."""
 
+    payload: ClassVar[bytes] = b"{}"
+    """What every attempt is given."""
+
+    hold_within_s: ClassVar[float] = 0.2
+    """How long `config_ok` may hold the event loop at most; what takes longer belongs in a thread."""
+
+    repeats: ClassVar[int] = 20
+    """How often `config_ok` is run to see whether it leaves descriptors open."""
+
     @pytest.fixture
     def executor(self) -> Executor[Any]:
         raise NotImplementedError("give a fixture `executor` that makes one")
@@ -174,6 +186,31 @@ class ExecutorContract:
         await asyncio.wait({task}, timeout=self.cancel_within_s)
         assert asyncio.all_tasks() - before == set()
 
+    async def test_cancellation_leaves_no_process(
+        self, started: Executor[Any], config_ok: msgspec.Struct, config_slow: msgspec.Struct
+    ) -> None:
+        """Beside those that an executor keeps for all of its attempts, which the first one may have started."""
+        await self._run(started, config_ok)
+        before = _children()
+        task = await self._begin(started, config_slow)
+        task.cancel()
+        await asyncio.wait({task}, timeout=self.cancel_within_s)
+        assert _children() - before == set()
+
+    async def test_attempts_leave_no_descriptor(self, started: Executor[Any], config_ok: msgspec.Struct) -> None:
+        await self._run(started, config_ok)
+        before = _descriptors()
+        for _ in range(self.repeats):
+            await self._run(started, config_ok)
+        assert _descriptors() <= before, f"{self.repeats} attempts left descriptors open"
+
+    async def test_execute_does_not_block_the_event_loop(
+        self, started: Executor[Any], config_ok: msgspec.Struct
+    ) -> None:
+        await self._run(started, config_ok)
+        best_s = min([await self._longest_hold_s(started, config_ok) for _ in range(3)])
+        assert best_s < self.hold_within_s, f"it held the event loop for {best_s:.2f} s; move what blocks to a thread"
+
     async def test_attempts_at_once_are_independent(
         self, started: Executor[Any], config_ok: msgspec.Struct, config_slow: msgspec.Struct
     ) -> None:
@@ -183,6 +220,8 @@ class ExecutorContract:
         doomed.cancel()
         results = await asyncio.gather(*running)
         assert all(isinstance(result, Result) for result in results)
+        await asyncio.wait({doomed}, timeout=self.cancel_within_s)
+        await asyncio.wait({slow}, timeout=self.started_within_s)
         assert not slow.done(), "an attempt ended because another was cancelled"
         slow.cancel()
         await asyncio.wait({slow, doomed}, timeout=self.cancel_within_s)
@@ -201,7 +240,18 @@ class ExecutorContract:
 
     async def _run(self, executor: Executor[Any], config: msgspec.Struct) -> Result:
         async with asyncio.timeout(self.answer_within_s):
-            return await executor.execute(make_attempt(config, timeout_s=self.answer_within_s))
+            return await executor.execute(make_attempt(config, self.payload, timeout_s=self.answer_within_s))
+
+    async def _longest_hold_s(self, executor: Executor[Any], config: msgspec.Struct) -> float:
+        """The longest that the loop did nothing else while an attempt ran."""
+        longest_s, loop = 0.0, asyncio.get_running_loop()
+        running = asyncio.ensure_future(self._run(executor, config))
+        while not running.done():
+            since_s = loop.time()
+            await asyncio.sleep(0)
+            longest_s = max(longest_s, loop.time() - since_s)
+        await running
+        return longest_s
 
     async def _failure(self, executor: Executor[Any], config: msgspec.Struct) -> Exception:
         with pytest.raises(Exception) as caught:  # noqa: PT011 - the caller looks at it
@@ -210,10 +260,25 @@ class ExecutorContract:
 
     async def _begin(self, executor: Executor[Any], config: msgspec.Struct) -> asyncio.Task[Result]:
         """A task whose attempt is under way."""
-        task = asyncio.ensure_future(executor.execute(make_attempt(config, timeout_s=60.0)))
+        task = asyncio.ensure_future(executor.execute(make_attempt(config, self.payload, timeout_s=60.0)))
         await asyncio.wait({task}, timeout=self.started_within_s)
         assert not task.done(), f"config_slow ended within {self.started_within_s:g} s: {task}"
         return task
+
+
+def _children() -> set[int]:
+    """The processes that this one has started and not waited for; only Linux can say."""
+    found: set[int] = set()
+    for listing in Path(f"/proc/{os.getpid()}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found.update(map(int, listing.read_text().split()))
+    return found
+
+
+def _descriptors() -> int:
+    """How many descriptors are open; 0 where the system does not say."""
+    folder = Path("/proc/self/fd")
+    return len(list(folder.iterdir())) if folder.is_dir() else 0
 
 
 def _given(config: msgspec.Struct | None, fixture: str) -> msgspec.Struct:
