@@ -106,7 +106,7 @@ def _claimed(job_id: str, attempt: int, max_attempts: int, payload: Any, delay_m
         waited_ms=0,
         suspect=False,
         body=pack_body(Options(), orjson.dumps(payload)).encode(),
-        nonce="test",
+        token=f"{attempt}:test",
     )
 
 
