@@ -18,7 +18,9 @@ def doctor(folder: Path, url: str, namespace: str, *arguments: str) -> subproces
     return subprocess.run(
         [sys.executable, "-P", "-m", "gateway", "doctor", *arguments],
         cwd=folder,
-        env=environ | {"GATEWAY_REDIS_URL": url, "GATEWAY_GATEWAY_NAMESPACE": namespace},
+        env=environ
+        | {"GATEWAY_REDIS_URL": url, "GATEWAY_GATEWAY_NAMESPACE": namespace}
+        | {"PORT": "0", "GATEWAY_GATEWAY_DISPATCHER_PORT": "0"},
         capture_output=True,
         text=True,
         timeout=60,
@@ -30,7 +32,8 @@ def test_doctor_finds_nothing_when_all_is_well(tmp_path: Path, valkey_server: Se
     done = doctor(tmp_path, valkey_server.url, namespace)
     assert done.returncode == 0, done.stderr
     told = [line.split()[:2] for line in done.stdout.splitlines()]
-    assert told == [["ok", "configuration:"], ["ok", "redis:"], ["ok", "data:"]]
+    assert {check for level, check in told if level != "ok"} <= {"persistence:", "dispatchers:"}
+    assert {"configuration:", "redis:", "data:"} <= {check for level, check in told if level == "ok"}
 
 
 def test_doctor_tells_every_fault_and_goes_on_when_a_check_fails(tmp_path: Path, namespace: str) -> None:
@@ -38,11 +41,7 @@ def test_doctor_tells_every_fault_and_goes_on_when_a_check_fails(tmp_path: Path,
     done = doctor(tmp_path, f"unix://{tmp_path}/none.sock", namespace, "--json")
     assert done.returncode == 1
     found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [(each["check"], each["level"]) for each in found] == [
-        ("configuration", "fault"),
-        ("redis", "fault"),
-        ("data", "fault"),
-    ]
+    assert [each["check"] for each in found if each["level"] == "fault"] == ["configuration", "version"]
     assert "pithon" in found[0]["detail"]
 
 

@@ -13,7 +13,9 @@ import typer
 from gateway.cli.doctor.configuration import check_configuration
 from gateway.cli.doctor.data import check_data
 from gateway.cli.doctor.finding import Finding, Patient
-from gateway.cli.doctor.server import check_server
+from gateway.cli.doctor.network import check_dispatchers, check_exposure, check_ports
+from gateway.cli.doctor.server import check_memory, check_persistence, check_server, check_version
+from gateway.cli.doctor.timing import check_clock, check_latency
 from gateway.cli.environment import load_settings, redis_url, with_redis
 from gateway.errors import ConfigError, GatewayError
 from gateway.opening import make_store
@@ -24,7 +26,15 @@ Check = Callable[[Patient], AsyncIterator[Finding]]
 
 CHECKS: dict[str, Check] = {
     "configuration": check_configuration,
+    "version": check_version,
+    "memory": check_memory,
+    "persistence": check_persistence,
+    "clock": check_clock,
+    "latency": check_latency,
     "redis": check_server,
+    "exposure": check_exposure,
+    "ports": check_ports,
+    "dispatchers": check_dispatchers,
     "data": check_data,
 }
 """Every check by its name, in the order in which they run."""
@@ -43,7 +53,7 @@ def doctor(repair: Repair = False, stopped: Stopped = False, as_json: AsJson = F
     """Examines the configuration, Redis and the data in it. Exits with 1 if there is a fault."""
     settings = with_redis(load_settings())
 
-    async def examine() -> bool:
+    async def run() -> bool:
         reply_s = STOPPED_REPLY_S if stopped else REPLY_S
         store = make_store(settings, redis_url(settings), flows=_flows(settings), reply_timeout_s=reply_s)
         try:
@@ -51,7 +61,7 @@ def doctor(repair: Repair = False, stopped: Stopped = False, as_json: AsJson = F
         finally:
             await store.aclose()
 
-    if not asyncio.run(examine()):
+    if not asyncio.run(run()):
         raise typer.Exit(1)
 
 
@@ -63,17 +73,25 @@ def _flows(settings: Settings) -> Mapping[str, Mapping[str, int]]:
         return {}
 
 
-async def _run(patient: Patient, *, as_json: bool) -> bool:
-    """Runs every check and shows what it finds; false if there was a fault."""
-    well = True
-    for name, check in CHECKS.items():
+async def examine(patient: Patient, checks: Mapping[str, Check] = CHECKS) -> AsyncIterator[tuple[str, Finding]]:
+    """What every check finds, by its name. One that fails is a fault, told once where others fail of the same."""
+    told: set[str] = set()
+    for name, check in checks.items():
         try:
             async for finding in check(patient):
-                _show(name, finding, as_json=as_json)
-                well = well and finding.level != "fault"
+                yield name, finding
         except GatewayError as error:
-            _show(name, Finding("fault", str(error)), as_json=as_json)
-            well = False
+            if str(error) not in told:
+                yield name, Finding("fault", str(error))
+            told.add(str(error))
+
+
+async def _run(patient: Patient, *, as_json: bool) -> bool:
+    """Shows what is found; false if there was a fault."""
+    well = True
+    async for name, finding in examine(patient):
+        _show(name, finding, as_json=as_json)
+        well = well and finding.level != "fault"
     return well
 
 
