@@ -28,6 +28,14 @@ def read_json(text: str | None) -> msgspec.Raw | None:
     return msgspec.Raw(raw.strip())
 
 
+def read_object(text: str) -> dict[str, msgspec.Raw]:
+    """A JSON object, its values as they are written; as `read_json`. Raises BadParameter."""
+    try:
+        return msgspec.json.decode(read_json(text) or b"{}", type=_Fields)
+    except msgspec.ValidationError as error:
+        raise typer.BadParameter(f"not a JSON object: {error}") from error
+
+
 def read_jobs(name: str) -> Iterator[JobBody]:
     """The jobs of a JSON array or of NDJSON, payloads byte for byte; `-` is standard input. Raises BadParameter."""
     raw = _input(name)

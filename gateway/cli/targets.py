@@ -1,4 +1,4 @@
-"""`gateway targets`: lists, shows, pauses and resumes targets."""
+"""`gateway targets`: lists, shows, registers, tries out, pauses and resumes targets."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Annotated
 import msgspec
 import typer
 
-from gateway.cli.printing import print_facts, print_table
+from gateway.cli.printing import print_facts, print_json, print_table
+from gateway.cli.reading import read_json, read_object
 from gateway.cli.session import Session, speaks
-from gateway.client.answers import Targets, TargetShown
+from gateway.cli.waiting import ENDED_BADLY
+from gateway.client.answers import Probed, Targets, TargetShown
 from gateway.client.calls import targets as calls
 
-app = typer.Typer(help="Lists, shows, pauses and resumes targets.", no_args_is_help=True)
+app = typer.Typer(help="Lists, shows, registers, tries out, pauses and resumes targets.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="The target's name.")]
 
@@ -43,6 +45,70 @@ def pause(session: Session, name: Name) -> None:
 def resume(session: Session, name: Name) -> None:
     """Lets its jobs go on."""
     session.show(calls.resume_target(name), _print)
+
+
+@app.command()
+@speaks
+def put(
+    session: Session,
+    name: Name,
+    table: Annotated[str, typer.Argument(help="Its table as JSON; - reads standard input, @FILE a file.")],
+) -> None:
+    """Registers a target, or replaces it: {"executor": "http", "url": "https://…"}."""
+    session.show(calls.put_target(name, read_object(table)), _print)
+
+
+@app.command()
+@speaks
+def delete(
+    session: Session,
+    name: Name,
+    force: Annotated[bool, typer.Option("--force", help="Also while jobs wait for it.")] = False,
+) -> None:
+    """Forgets a registered target."""
+    session.run(lambda gateway: gateway.targets.delete(name, force=force))
+    session.done({"deleted": name}, f"deleted {name}")
+
+
+@app.command("test")
+@speaks
+def try_out(
+    session: Session,
+    name: Name,
+    payload: Annotated[str | None, typer.Argument(help="JSON; - reads standard input, @FILE a file.")] = None,
+) -> None:
+    """Sends it one signed request, without a job; exits with 3 unless an attempt would have succeeded."""
+    probed = session.run(lambda gateway: gateway.targets.test(name, read_json(payload)))
+    if session.as_json:
+        print_json(probed)
+    else:
+        _print_probed(probed)
+    if probed.outcome != "succeeded":
+        raise typer.Exit(ENDED_BADLY)
+
+
+@app.command()
+@speaks
+def rotate(
+    session: Session,
+    name: Name,
+    overlap: Annotated[str | None, typer.Option(help="How long the old one signs as well; left out: 24h.")] = None,
+) -> None:
+    """Gives a registered target a new secret, and prints it; it cannot be shown again."""
+    session.show(calls.rotate_target(name, overlap=overlap), lambda made: print(made.secret))
+
+
+def _print_probed(probed: Probed) -> None:
+    print_facts(
+        {
+            "outcome": probed.outcome,
+            "took": f"{probed.duration_ms} ms",
+            "error": probed.error and f"{probed.error.type}: {probed.error.message}",
+            "request": probed.request and f"{probed.request.method} {probed.request.url}",
+            "status": probed.response and probed.response.status,
+            "answer": probed.response and probed.response.body,
+        }
+    )
 
 
 def _print_all(targets: Targets) -> None:

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Annotated
 
 import httpx
+import msgspec
 import typer
-from rich.box import SIMPLE
-from rich.console import Console
-from rich.table import Column, Table
 
 from gateway.cli.environment import load_settings, with_store
+from gateway.cli.printing import print_facts, print_table
+from gateway.cli.reading import read_object
+from gateway.cli.session import Session, speaks
+from gateway.client.answers import DeliverySummary, Triggers
+from gateway.client.calls import triggers as calls
 from gateway.errors import ConfigError, NotFound, StoreUnavailable
 from gateway.registry import Registry
 from gateway.schemes import looks_like_form
@@ -28,21 +31,66 @@ SEND_S = 65.0
 LOCAL_URL = "http://localhost"
 """What a gateway without `public_url` takes for its own URL."""
 
-app = typer.Typer(help="Lists triggers, and sends one a delivery.", no_args_is_help=True)
+app = typer.Typer(help="Lists, shows and registers triggers, and sends one a delivery.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="The trigger's name.")]
 
 
 @app.command("list")
-def list_() -> None:
-    """Lists the triggers of the file and those that were registered over the API."""
-    settings = load_settings()
-    rows = {name: (each.verifier, "file", len(each.routes)) for name, each in settings.triggers.items()}
-    for name, stored in _registered(settings).items():
-        put = stored.table()
-        rows.setdefault(name, (str(put.get("verifier")), "api", len(put.get("routes", ()))))
-    table = Table(*(Column(name, overflow="fold") for name in ("name", "verifier", "source", "routes")), box=SIMPLE)
-    for name in sorted(rows):
-        table.add_row(name, *(str(each) for each in rows[name]))
-    Console().print(table)
+@speaks
+def list_(session: Session) -> None:
+    """Lists the triggers of the file, and those that were registered over the API."""
+    session.show(calls.list_triggers(), _print_all)
+
+
+@app.command()
+@speaks
+def show(session: Session, name: Name) -> None:
+    """Shows a trigger, its routes, and what came in; secrets are only counted."""
+    session.show(calls.get_trigger(name), lambda trigger: print_facts(msgspec.structs.asdict(trigger)))
+
+
+@app.command()
+@speaks
+def put(
+    session: Session,
+    name: Name,
+    table: Annotated[str, typer.Argument(help="Its table as JSON; - reads standard input, @FILE a file.")],
+) -> None:
+    """Registers a trigger, or replaces it: {"verifier": "github", "secrets": ["…"], "routes": [{"target": "…"}]}."""
+    session.show(calls.put_trigger(name, read_object(table)), lambda trigger: print(trigger.url or trigger.path))
+
+
+@app.command()
+@speaks
+def delete(session: Session, name: Name) -> None:
+    """Deletes a registered trigger."""
+    session.run(lambda gateway: gateway.triggers.delete(name))
+    session.done({"deleted": name}, f"deleted {name}")
+
+
+@app.command()
+@speaks
+def deliveries(
+    session: Session,
+    name: Name,
+    verdict: Annotated[str | None, typer.Option(help="Of this verdict only, such as rejected.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
+) -> None:
+    """Lists a trigger's last deliveries, the newest first, with what became of them."""
+    session.list(calls.list_deliveries(name, min(limit, 100), verdict), limit, _print_deliveries)
+
+
+@app.command()
+@speaks
+def replay(
+    session: Session, name: Name, delivery_id: Annotated[str, typer.Argument(help="The delivery's id.")]
+) -> None:
+    """Sends a delivery through the routes again, and prints the ids of its jobs."""
+    session.show(
+        calls.replay_delivery(name, delivery_id),
+        lambda found: print("\n".join(job.job_id for job in found.jobs) or "no route wants it"),
+    )
 
 
 @app.command("test")
@@ -83,6 +131,18 @@ def hook_url(name: str) -> None:
     if base is None:
         print("gateway: public_url of [gateway] is not set, so this is what only this machine reaches", file=sys.stderr)
     print(f"{(base or _here(settings)).rstrip('/')}/hooks/{name}")
+
+
+def _print_all(found: Triggers) -> None:
+    rows = [(each.name, each.verifier, each.source, len(each.routes), each.fault) for each in found.triggers]
+    print_table(("name", "verifier", "source", "routes", "fault"), rows)
+
+
+def _print_deliveries(found: list[DeliverySummary], more: bool) -> None:
+    rows = [(each.id, each.at, each.verdict, each.event or each.reason, len(each.jobs)) for each in found]
+    print_table(("id", "at", "verdict", "event or reason", "jobs"), rows)
+    if more:
+        print("there are more; --limit shows them")
 
 
 def _find(settings: Settings, name: str) -> Trigger:

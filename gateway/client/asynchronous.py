@@ -25,7 +25,14 @@ from gateway.client.answers import (
     Stats,
     Timeline,
 )
-from gateway.client.asynchronous_parts import AsyncApiKeys, AsyncDlq, AsyncLanes, AsyncSchedules, AsyncTargets
+from gateway.client.asynchronous_parts import (
+    AsyncApiKeys,
+    AsyncDlq,
+    AsyncLanes,
+    AsyncSchedules,
+    AsyncTargets,
+    AsyncTriggers,
+)
 from gateway.client.bodies import JobBody, JobOptions
 from gateway.client.call import Call, Listing
 from gateway.client.calls import installation, jobs
@@ -66,6 +73,7 @@ class AsyncGateway:
         self._timeout_s, self._clock, self._sleep = timeout_s, clock, sleep
         self.dlq = AsyncDlq(self.call, self.walk)
         self.targets = AsyncTargets(self.call)
+        self.triggers = AsyncTriggers(self.call, self.walk)
         self.schedules = AsyncSchedules(self.call, self.walk)
         self.lanes = AsyncLanes(self.call)
         self.apikeys = AsyncApiKeys(self.call)

@@ -24,7 +24,7 @@ from gateway.client.answers import (
     Stats,
     Timeline,
 )
-from gateway.client.blocking_parts import ApiKeys, Dlq, Lanes, Schedules, Targets
+from gateway.client.blocking_parts import ApiKeys, Dlq, Lanes, Schedules, Targets, Triggers
 from gateway.client.bodies import JobBody, JobOptions
 from gateway.client.call import Call, Listing
 from gateway.client.calls import installation, jobs
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class Gateway:
-    """Speaks to a gateway: jobs by the methods here, the rest by `dlq`, `targets`, `schedules`, `lanes`, `apikeys`.
+    """Speaks to a gateway: jobs by the methods here, the rest by `dlq`, `targets`, `triggers` and so on.
 
     One is for many threads and for long: it keeps its connections. Close it, or use it in a `with`. Every method
     raises RequestError (by kind: NotFound, WrongState, InvalidRequest, NotAllowed) where the gateway refuses,
@@ -70,6 +70,7 @@ class Gateway:
         self._timeout_s, self._clock, self._sleep = timeout_s, clock, sleep
         self.dlq = Dlq(self.call, self.walk)
         self.targets = Targets(self.call)
+        self.triggers = Triggers(self.call, self.walk)
         self.schedules = Schedules(self.call, self.walk)
         self.lanes = Lanes(self.call)
         self.apikeys = ApiKeys(self.call)

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol, TypeVar, Unpack
+from typing import Any, Protocol, TypeVar, Unpack
 
 from gateway.apikeys import Scope
 from gateway.client.answers import (
     Accepted,
+    DeliveryAnswer,
+    DeliveryShown,
+    DeliverySummary,
     JobRecord,
     JobSummary,
     KeyFacts,
     LaneState,
     MadeKey,
+    Probed,
     ReplayStarted,
     ReplayState,
+    RotatedSecret,
     ScheduleRecord,
     ScheduleSummary,
     TargetShown,
+    TriggerShown,
 )
-from gateway.client.bodies import DeadFilter, ScheduleBody
+from gateway.client.bodies import DeadFilter, ScheduleBody, Span
 from gateway.client.call import Call, Listing
-from gateway.client.calls import dlq, installation, schedules, targets
+from gateway.client.calls import dlq, installation, schedules, targets, triggers
 from gateway.client.opening import PAGE
 
 T = TypeVar("T")
@@ -113,6 +119,57 @@ class Targets:
     def resume(self, name: str) -> TargetShown:
         """Lets its jobs go on."""
         return self._perform(targets.resume_target(name))
+
+    def put(self, name: str, **table: Any) -> TargetShown:
+        """Registers a target, or replaces it; the keys are those of `gateway.toml`."""
+        return self._perform(targets.put_target(name, table))
+
+    def delete(self, name: str, *, force: bool = False) -> None:
+        """Forgets a registered target; WrongState while jobs wait for it, unless `force`."""
+        self._perform(targets.delete_target(name, force=force))
+
+    def test(self, name: str, payload: Any = None) -> Probed:
+        """Sends it one signed request, without a job, and tells what came of it."""
+        return self._perform(targets.probe_target(name, payload))
+
+    def rotate(self, name: str, *, secret: str | None = None, overlap: Span | None = None) -> RotatedSecret:
+        """Gives a registered target a new secret, made there if left out; the old one signs as well for `overlap`."""
+        return self._perform(targets.rotate_target(name, secret, overlap))
+
+
+class Triggers:
+    """Where webhooks come in."""
+
+    def __init__(self, perform: Perform, walk: Walk) -> None:
+        self._perform, self._walk = perform, walk
+
+    def all(self) -> list[TriggerShown]:
+        """Every trigger, by name, without secrets."""
+        return self._perform(triggers.list_triggers()).triggers
+
+    def get(self, name: str) -> TriggerShown:
+        """One trigger, without its secrets."""
+        return self._perform(triggers.get_trigger(name))
+
+    def put(self, name: str, **table: Any) -> TriggerShown:
+        """Registers a trigger, or replaces it; the keys are those of `gateway.toml`."""
+        return self._perform(triggers.put_trigger(name, table))
+
+    def delete(self, name: str) -> None:
+        """Takes a registered trigger away."""
+        self._perform(triggers.delete_trigger(name))
+
+    def deliveries(self, name: str, *, verdict: str | None = None, page_size: int = PAGE) -> Iterator[DeliverySummary]:
+        """A trigger's last deliveries, the newest first."""
+        return self._walk(triggers.list_deliveries(name, page_size, verdict))
+
+    def delivery(self, name: str, delivery_id: str) -> DeliveryShown:
+        """One delivery with headers and body, as far as they were kept."""
+        return self._perform(triggers.get_delivery(name, delivery_id))
+
+    def replay(self, name: str, delivery_id: str) -> DeliveryAnswer:
+        """Sends a delivery through the routes again."""
+        return self._perform(triggers.replay_delivery(name, delivery_id))
 
 
 class Schedules:

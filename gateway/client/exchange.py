@@ -138,7 +138,7 @@ def error_of(call: Call[Any], response: httpx.Response) -> Exception:
 
 def _detail(problem: Problem) -> str:
     """The problem's own words, and the faults where they say more."""
-    errors = [each for each in problem.errors if each.detail != problem.detail]
+    errors = [each for each in problem.errors if each.detail not in problem.detail]
     more = [f"{each.pointer}: {each.detail}" if each.pointer else each.detail for each in errors]
     return f"{problem.detail}: {'; '.join(more)}" if more else problem.detail
 

@@ -24,9 +24,8 @@ ELSEWHERE = {
     "dispatch": "tests/e2e/test_drain.py",
     "demo": "tests/test_demo.py",
     "health": "tests/test_health.py",
-    "triggers list": "tests/test_triggers.py",
-    "triggers test": "tests/test_triggers.py",
-    "hook-url": "tests/test_triggers.py",
+    "triggers test": "tests/e2e/test_trigger_commands.py",
+    "hook-url": "tests/e2e/test_trigger_commands.py",
     "bench command": "docs/performance.md says how",
     "bench throughput": "docs/performance.md says how",
     "bench delayed": "docs/performance.md says how",
@@ -77,7 +76,7 @@ def test_every_command_is_run_by_a_test_that_parses_its_json() -> None:
 def test_command_takes_json_and_says_what_it_does(name: str) -> None:
     command = COMMANDS[name]
     options = {option for parameter in command.params for option in parameter.opts}
-    if name not in ("up", "serve", "dispatch", "demo", "triggers list", "triggers test", "hook-url"):
+    if name not in ("up", "serve", "dispatch", "demo", "triggers test", "hook-url"):
         assert "--json" in options
     assert command.help
 

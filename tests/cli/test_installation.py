@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import hmac
+import json
+from typing import Any
+
 from tests.cli.shell import Shell
+from tests.e2e.installation import Installation
+from tests.waiting import until_sync
 
 
 def test_targets_are_listed_paused_and_resumed(shell: Shell) -> None:
@@ -70,3 +76,48 @@ def test_figures_are_shown_once_and_live(shell: Shell) -> None:
     assert [line["dispatchers"] for line in lines] == [1, 1]
     live = shell.text("top", "--count", "2", "--interval", "50ms")
     assert "per second: submitted 0.0" in live
+
+
+def test_target_is_registered_tried_out_and_forgotten(shell: Shell) -> None:
+    table = '{"executor": "http", "url": "https://shop.invalid/", "timeout": 2}'
+    assert shell.json("targets", "put", "ship", table)["source"] == "api"
+    probed = shell.json("targets", "test", "ship", '{"f": 1.0}', code=3)
+    assert (probed["outcome"], probed["request"]["body"]) == ("retry", '{"f": 1.0}')
+    assert "outcome  retry" in shell.text("targets", "test", "ship", code=3)
+    assert shell.json("targets", "rotate", "ship", "--overlap", "1h")["secret"].startswith("whsec_")
+    assert shell.json("targets", "delete", "ship", "--force") == {"deleted": "ship"}
+    assert "defined in" in shell.refused("targets", "delete", "work", code=1)
+    assert "not a JSON object" in shell.refused("targets", "put", "ship", "[]", code=2)
+    assert 'missing key "executor"' in shell.refused("targets", "put", "ship", "{}", code=1)
+
+
+def test_trigger_is_registered_and_its_deliveries_are_seen(shell: Shell, installed: Installation) -> None:
+    table = {"verifier": "github", "secrets": ["hush"], "routes": [{"target": "held"}]}
+    made = shell.run("triggers", "put", "till", "-", "--json", input=json.dumps(table))
+    assert (made.code, made.json["secrets"]) == (0, 1)
+    assert "hush" not in made.stdout
+    body = b'{"n": 1}'
+    mac = hmac.digest(b"hush", body, "sha256").hex()
+    headers = {"x-hub-signature-256": f"sha256={mac}", "x-github-delivery": shell.folder.name, "x-github-event": "push"}
+
+    def taken() -> bool:
+        # what was registered by another process is known here within seconds
+        return installed.client.post("/hooks/till", content=body, headers=headers).status_code == 202
+
+    until_sync(taken)
+    assert [each["name"] for each in shell.json("triggers", "list")["triggers"]] == ["till"]
+    assert "github" in shell.text("triggers", "list")
+    assert shell.json("triggers", "show", "till")["verifier"] == "github"
+    found: list[dict[str, Any]] = []
+
+    def seen() -> bool:
+        found[:] = shell.json("triggers", "deliveries", "till", "--verdict", "accepted", "--limit", "1")["deliveries"]
+        return bool(found)
+
+    until_sync(seen)
+    assert found[0]["id"] in shell.text("triggers", "deliveries", "till")
+    again = shell.json("triggers", "replay", "till", found[0]["id"])
+    for job in (*found[0]["jobs"], *again["jobs"]):
+        shell.run("jobs", "cancel", job["job_id"])
+    assert shell.json("triggers", "delete", "till") == {"deleted": "till"}
+    assert "no trigger named" in shell.refused("triggers", "show", "till", code=1)

@@ -69,7 +69,7 @@ def test_table_names_methods_that_there_are() -> None:
         for name in ("submit", "submit_many", "run", "wait", "get", "status", "events", "cancel", "retry", "jobs"):
             assert f"`{name}(" in table
             assert callable(getattr(client, name))
-        for part in ("dlq", "targets", "schedules", "lanes", "apikeys"):
+        for part in ("dlq", "targets", "triggers", "schedules", "lanes", "apikeys"):
             for name in dir(getattr(client, part)):
                 assert name.startswith("_") or f".{name}(" in table, f"{part}.{name}"
 

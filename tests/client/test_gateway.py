@@ -18,6 +18,48 @@ from tests.client.either import Either, make
 from tests.waiting import until
 
 
+class Follower:
+    """Follows events in the background, for both kinds of clients."""
+
+    def __init__(self, client: Either, **wanted: str) -> None:
+        self.seen: asyncio.Queue[Any] = asyncio.Queue()
+        self._loop, self._over = asyncio.get_running_loop(), False
+        self._client, self._wanted = client, wanted
+        blocking = isinstance(client.client, Gateway)
+        self._task = asyncio.ensure_future(asyncio.to_thread(self._block) if blocking else self._follow())
+
+    async def follows(self) -> bool:
+        """Submits until an event comes through, and takes what came."""
+        await self._client("submit", "echo")
+        try:
+            await asyncio.wait_for(self.seen.get(), 0.2)
+        except TimeoutError:
+            return False
+        await asyncio.sleep(0.1)
+        while not self.seen.empty():
+            self.seen.get_nowait()
+        return True
+
+    async def aclose(self) -> None:
+        self._over = True
+        await self._client("submit", "echo")
+        await asyncio.wait_for(self._task, 10)
+
+    async def _follow(self) -> None:
+        assert isinstance(self._client.client, AsyncGateway)
+        async for event in self._client.client.follow(**self._wanted):
+            self.seen.put_nowait(event)
+            if self._over:
+                return
+
+    def _block(self) -> None:
+        assert isinstance(self._client.client, Gateway)
+        for event in self._client.client.follow(**self._wanted):
+            self._loop.call_soon_threadsafe(self.seen.put_nowait, event)
+            if self._over:
+                return
+
+
 async def end(api: Running, outcome: Outcome = "succeeded", **facts: Any) -> list[str]:
     """Claims whatever is pending and settles it: the ids."""
     worker, ids, tokens = await claim(api.store)
@@ -223,6 +265,51 @@ async def test_targets_and_lanes_are_paused_and_resumed(client: Either) -> None:
     assert [lane.lane for lane in await client("lanes.all")] == ["critical", "default", "low"]
 
 
+async def test_targets_are_registered_tried_out_and_forgotten(client: Either) -> None:
+    made = await client("targets.put", "ship", executor="http", url="https://shop.invalid/", timeout=2)
+    assert (made.source, made.executor) == ("api", "http")
+    probed = await client("targets.test", "ship", {"n": 1})
+    assert (probed.outcome, probed.request.method, probed.error.type) == ("retry", "POST", "dns")
+    assert (await client("targets.rotate", "ship", overlap="1h")).secret.startswith("whsec_")
+    await client("targets.delete", "ship", force=True)
+    with pytest.raises(NotFound):
+        await client("targets.get", "ship")
+    with pytest.raises(WrongState):
+        await client("targets.delete", "echo")
+
+
+async def test_triggers_are_registered_and_their_deliveries_seen(client: Either, api: Running) -> None:
+    assert [trigger.name for trigger in await client("triggers.all")] == ["github"]
+    made = await client("triggers.put", "till", verifier="github", secrets=["hush"], routes=[{"target": "echo"}])
+    assert (made.source, made.secrets) == ("api", 1)
+    assert (await api.client.post("/hooks/till", content=b"{}")).status_code == 401
+
+    async def seen() -> bool:
+        return [each.verdict for each in await client("triggers.deliveries", "till", page_size=1)] == ["rejected"]
+
+    await until(seen)
+    (delivery,) = await client("triggers.deliveries", "till", verdict="rejected")
+    assert (await client("triggers.delivery", "till", delivery.id)).verdict == "rejected"
+    with pytest.raises((WrongState, NotFound)):
+        await client("triggers.replay", "till", delivery.id)
+    await client("triggers.delete", "till")
+    with pytest.raises(NotFound):
+        await client("triggers.get", "till")
+
+
+async def test_events_are_followed(client: Either, api: Running) -> None:
+    follower = Follower(client, target="echo")
+    try:
+        await until(follower.follows)
+        await client("submit", "resize")
+        accepted = await client("submit", "echo")
+        event = await asyncio.wait_for(follower.seen.get(), 10)
+        assert (event.type, event.job_id, event.target) == ("accepted", accepted.job_id, "echo")
+        assert event.at is not None
+    finally:
+        await follower.aclose()
+
+
 async def test_schedules_live_and_go(client: Either) -> None:
     made = await client("schedules.put", "nightly", cron="30 2 * * *", target="echo", payload={"a": 1}, jitter="5s")
     assert (made.payload, made.jitter, made.paused) == ({"a": 1}, 5.0, False)
@@ -262,4 +349,4 @@ def test_both_clients_have_the_same_methods() -> None:
     assert len(ours) > 35
 
 
-PARTS = ("dlq", "targets", "schedules", "lanes", "apikeys")
+PARTS = ("dlq", "targets", "triggers", "schedules", "lanes", "apikeys")
