@@ -98,6 +98,18 @@ def rotate(
     session.show(calls.rotate_target(name, overlap=overlap), lambda made: print(made.secret))
 
 
+@app.command()
+@speaks
+def enable(
+    session: Session,
+    name: Name,
+    replay: Annotated[bool, typer.Option("--replay", help="Send back what died while it was disabled.")] = False,
+    rate: Annotated[str | None, typer.Option(help='How fast, such as "50/s"; left out: 100/s.')] = None,
+) -> None:
+    """Lets a disabled target's jobs go on, and closes its breaker."""
+    session.show(calls.enable_target(name, replay=replay, rate=rate), _print)
+
+
 def _print_probed(probed: Probed) -> None:
     print_facts(
         {
@@ -116,7 +128,8 @@ def _print_all(targets: Targets) -> None:
 
 
 def _row(target: TargetShown) -> tuple[object, ...]:
-    state = "paused" if target.paused else f"blocked: {target.blocked}" if target.blocked else "open"
+    blocked = f"blocked: {target.blocked}" if target.blocked else "open"
+    state = "disabled" if target.disabled_at else "paused" if target.paused else blocked
     return target.name, target.executor, sum(target.pending.values()), target.running, state
 
 

@@ -214,6 +214,8 @@ class TargetShown(Answer, frozen=True, kw_only=True):
     limits: LimitsShown | None = None
     ordered: bool = False
     source: Source = "file"
+    disabled_at: datetime | None = None
+    replay_id: str | None = None
     config: dict[str, Any] = {}
     created_at: datetime | None = None
     updated_at: datetime | None = None

@@ -120,6 +120,10 @@ class AsyncTargets:
         """Lets its jobs go on."""
         return await self._perform(targets.resume_target(name))
 
+    async def enable(self, name: str, *, replay: bool = False, rate: str | None = None) -> TargetShown:
+        """Lets a disabled target's jobs go on, and closes its breaker; with `replay` what died meanwhile goes back."""
+        return await self._perform(targets.enable_target(name, replay=replay, rate=rate))
+
     async def put(self, name: str, **table: Any) -> TargetShown:
         """Registers a target, or replaces it; the keys are those of `gateway.toml`."""
         return await self._perform(targets.put_target(name, table))

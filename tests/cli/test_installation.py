@@ -19,6 +19,7 @@ def test_targets_are_listed_paused_and_resumed(shell: Shell) -> None:
     assert "paused" in shell.text("targets", "list")
     assert "paused    yes" in shell.text("targets", "show", "work")
     assert not shell.json("targets", "resume", "work")["paused"]
+    assert "disabled_at" not in shell.json("targets", "enable", "work", "--replay", "--rate", "50/s")
     assert "no target named" in shell.refused("targets", "pause", "none", code=1)
 
 

@@ -260,6 +260,7 @@ async def test_targets_and_lanes_are_paused_and_resumed(client: Either) -> None:
     assert (await client("targets.pause", "echo")).paused
     assert (await client("targets.get", "echo")).blocked == "paused"
     assert not (await client("targets.resume", "echo")).paused
+    assert (await client("targets.enable", "echo", replay=True)).disabled_at is None
     assert [lane.lane for lane in await client("lanes.pause", "low") if lane.paused] == ["low"]
     assert not any(lane.paused for lane in await client("lanes.resume", "low"))
     assert [lane.lane for lane in await client("lanes.all")] == ["critical", "default", "low"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.client.answers import Probed, RotatedSecret, Targets, TargetShown
 from gateway.client.bodies import Span, encode
-from gateway.client.call import Call, answer, nothing, path
+from gateway.client.call import Call, Repeat, answer, nothing, path
 
 
 def list_targets() -> Call[Targets]:
@@ -54,3 +54,11 @@ def rotate_target(name: str, secret: str | None = None, overlap: Span | None = N
     content = encode(given) if given else b""
     where = path("targets", name, "rotate")
     return Call(method="POST", path=where, read=answer(RotatedSecret), content=content, repeat="unsent")
+
+
+def enable_target(name: str, *, replay: bool = False, rate: str | None = None) -> Call[TargetShown]:
+    """Lets a disabled target's jobs go on; with `replay` those that died meanwhile are sent back, at a rate."""
+    content = encode({"replay": replay} | ({"rate": rate} if rate else {}))
+    repeat: Repeat = "unsent" if replay else "safe"
+    where = path("targets", name, "enable")
+    return Call(method="POST", path=where, read=answer(TargetShown), content=content, repeat=repeat)
