@@ -15,6 +15,7 @@ import structlog
 from gateway import backoff
 from gateway.backoff import RetryPolicy
 from gateway.callbacks import render
+from gateway.callouts import CallOuts
 from gateway.durations import MAX_S
 from gateway.errors import ConfigError, EgressDenied, Fatal, NotFound, Retry, StoreError
 from gateway.executor import Attempt, HttpClient, Job, Payload, Result
@@ -40,6 +41,7 @@ class Runner:
     registry: Registry
     http: HttpClient
     rng: random.Random = field(default_factory=random.Random)
+    callouts: CallOuts = field(default_factory=CallOuts)
     report: Callable[[Claimed, Any], None] = _ignore
     signing_keys: Callable[[], tuple[SigningKey, ...]] = tuple
     refresh: Callable[[], Awaitable[object]] | None = None
@@ -138,7 +140,7 @@ class Runner:
             token=claimed.token,
             deadline=asyncio.get_running_loop().time() + timeout_s,
             log=log,
-            http=self.http,
+            http=self.callouts.client(self.http, claimed.target),
             cancelled=cancelled,
             report=partial(self.report, claimed),
             signing_keys=self.signing_keys(),

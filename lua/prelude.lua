@@ -21,6 +21,7 @@
 --   outbox        ZSET    ids of jobs that belong to other partitions, by when they are to be handed over in ms
 --   o:<id>        STRING  MessagePack: when it was submitted in ms, and the submit
 --   seq           STRING  rank sequence       stats, conf HASH counters; schema, lanes, pauses
+--   counted       SET     targets with counters of their own
 --   waiting       HASH    pending jobs by lane, and by lane:target
 --   dispatcher:<id> HASH  last claim: nonce, ids
 --   dispatchers   ZSET    dispatchers by when their heartbeat runs out, in ms
@@ -148,12 +149,29 @@ end
 
 local done = {} -- times and ids of the jobs that ended well or were cancelled
 
+local COUNTED_MOST = 200 -- targets with counters of their own; later ones share `_other`
+
+-- Is there room for counters of this name, now or since before?
+local function is_counted(name)
+  return call('SISMEMBER', P .. 'counted', name) == 1
+    or (call('SCARD', P .. 'counted') < COUNTED_MOST and call('SADD', P .. 'counted', name) == 1)
+end
+
+-- Adds to a counter of a target. Only where it is new it is asked whether there is room for it.
+local function add_count(counter, path, n)
+  if call('HINCRBY', P .. 'stats', counter .. ':' .. path, n) > n then return end
+  local lane, target = string.match(path, '^([^:]*):(.*)$')
+  if is_counted(target) then return end
+  call('HDEL', P .. 'stats', counter .. ':' .. path)
+  call('HINCRBY', P .. 'stats', counter .. ':' .. lane .. ':_other', n)
+end
+
 -- Writes the counters, and the finished into their index.
 local function flush_counters()
   end_run()
   end_waits()
   for counter, of in pairs(bumps) do
-    for path, n in pairs(of) do call('HINCRBY', P .. 'stats', counter .. ':' .. path, n) end
+    for path, n in pairs(of) do add_count(counter, path, n) end
   end
   for field, n in pairs(waits) do
     if n ~= 0 and call('HINCRBY', P .. 'waiting', field, n) == 0 then call('HDEL', P .. 'waiting', field) end

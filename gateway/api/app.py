@@ -7,6 +7,7 @@ import contextlib
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
@@ -21,7 +22,6 @@ from gateway.api.endpoint import Endpoint
 from gateway.api.gate import StoreGate
 from gateway.api.guards import HeadGuard
 from gateway.api.journal import Journal
-from gateway.api.lag import LoopLag
 from gateway.api.metrics import ApiMetrics
 from gateway.api.openapi import describe_api
 from gateway.api.operations import OPERATIONS, Operation
@@ -30,8 +30,10 @@ from gateway.api.protocol import ON_DRAIN
 from gateway.api.rejections import Rejections
 from gateway.api.reply import Reply, json_reply, send_reply
 from gateway.api.sources import Meters, Triggers
+from gateway.api.workers import Workers
 from gateway.egress.client import EgressClient
 from gateway.errors import NotFound, StoreError, StoreMismatch
+from gateway.lag import LoopLag
 from gateway.registrations import Registrations
 from gateway.registry import Registry
 from gateway.settings import Settings
@@ -39,6 +41,7 @@ from gateway.store import Store
 from gateway.store.events import EventFeed
 from gateway.store.waits import Waits
 from gateway.submission import Catalog
+from gateway.vitals import Vitals, process_registry
 
 NO_ROUTE = "none"
 
@@ -50,15 +53,19 @@ def create_app(
     *,
     clock: Callable[[], float] = time.time,
     close_store: bool = False,
+    workers_folder: Path | None = None,
 ) -> Starlette:
     """The gateway as an ASGI application; `clock` gives Unix seconds.
 
     The store may be unconfigured and Redis away: routes answer 503 until it is there. While the application's
-    lifespan runs it is tried for in the background, and closed at the end if `close_store`. Data that does not fit
+    lifespan runs it is tried for in the background, and closed at the end if `close_store`. `workers_folder` is where
+    processes that share a port tell one another what they count. Data that does not fit
     (StoreMismatch) ends the start.
     """
     store.expect_flows(registry.flows)
     store.expect_notices(registry.notices)
+    lag, vitals = LoopLag(), Vitals("gateway", package.__version__)
+    own_metrics = process_registry(lag, vitals, store.client.calls)
     gateway = Gateway(
         settings=settings,
         store=store,
@@ -70,12 +77,14 @@ def create_app(
         events=EventFeed(store),
         gate=StoreGate(store),
         authoriser=Authoriser(settings.gateway, store),
-        metrics=ApiMetrics(),
+        metrics=ApiMetrics(own_metrics),
         rejections=Rejections(),
         triggers=Triggers(registry, store),
         meters=Meters(),
         journal=Journal(store),
-        lag=LoopLag(),
+        lag=lag,
+        vitals=vitals,
+        workers=Workers(own_metrics, workers_folder),
         clock=clock,
     )
 
@@ -104,7 +113,9 @@ def create_app(
 @contextlib.asynccontextmanager
 async def _running(gateway: Gateway) -> AsyncIterator[None]:
     """What runs beside the requests: the way to Redis, and the loop's lag."""
-    tasks = [asyncio.create_task(gateway.lag.run()), asyncio.create_task(gateway.registrations.run())]
+    gateway.metrics.streams.set_function(lambda: gateway.events.followers)
+    running = (gateway.lag, gateway.registrations, gateway.workers)
+    tasks = [asyncio.create_task(each.run()) for each in running]
     await gateway.http.start()
     try:
         try:

@@ -14,11 +14,12 @@ from gateway.api.auth import ANYONE, Authoriser, Client
 from gateway.api.bodies import BodyLimits, Headers, read_body
 from gateway.api.gate import StoreGate, in_time
 from gateway.api.journal import Journal
-from gateway.api.lag import LoopLag
 from gateway.api.metrics import ApiMetrics
 from gateway.api.rejections import Rejections
 from gateway.api.sources import Meters, Triggers
+from gateway.api.workers import Workers
 from gateway.egress.client import EgressClient
+from gateway.lag import LoopLag
 from gateway.registrations import Registrations
 from gateway.registry import Registry
 from gateway.settings import Settings
@@ -26,6 +27,7 @@ from gateway.store import Store
 from gateway.store.events import EventFeed
 from gateway.store.waits import Waits
 from gateway.submission import Catalog
+from gateway.vitals import Vitals
 
 T = TypeVar("T")
 
@@ -53,6 +55,8 @@ class Gateway:
     meters: Meters
     journal: Journal
     lag: LoopLag
+    vitals: Vitals
+    workers: Workers
     clock: Callable[[], float]
 
 

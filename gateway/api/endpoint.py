@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from time import perf_counter
 
 import structlog
 from starlette.types import Receive, Scope, Send
@@ -32,10 +33,12 @@ class Endpoint:
         self._allow = ((b"allow", ", ".join(allowed).encode()),)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began_s = perf_counter()
         try:
             reply = await self._answer(scope, receive)
         except ClientGone:
             return
+        self._gateway.metrics.took(self.path, perf_counter() - began_s)
         self._gateway.metrics.count_request(self.path, reply.status)
         if isinstance(reply, Stream):
             await reply.run(scope, receive, send)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client import CollectorRegistry, Gauge
 
+from gateway.histograms import Counts, Histogram
 from gateway.verifier import REASONS
 
 REFUSALS = {
@@ -24,50 +25,37 @@ REFUSALS = {
 }
 """The closed set of reasons by which refused requests are counted."""
 
+_CLASSES = ("", "1xx", "2xx", "3xx", "4xx", "5xx")
+
 
 class ApiMetrics:
     """The counters of one gateway process, in a registry of their own."""
 
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self._requests = Counter(
-            "gateway_http_requests", "Requests answered", ["route", "status"], registry=self.registry
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._requests = Counts("gateway_http_requests", "Requests answered", ["route", "status"])
+        self._rejections = Counts("gateway_rejections", "Requests refused", ["reason"])
+        self._took = Histogram("gateway_http_request_duration_seconds", "How long answers took", ["route"])
+        self._deliveries = Counts("gateway_deliveries", "Webhook deliveries", ["trigger", "verdict"])
+        self._rejected_deliveries = Counts(
+            "gateway_delivery_rejections", "Deliveries that did not verify", ["trigger", "reason"]
         )
-        self._rejections = Counter("gateway_rejections", "Requests refused", ["reason"], registry=self.registry)
-        self._deliveries = Counter(
-            "gateway_deliveries", "Webhook deliveries", ["trigger", "verdict"], registry=self.registry
-        )
-        self._rejected_deliveries = Counter(
-            "gateway_delivery_rejections",
-            "Deliveries that did not verify",
-            ["trigger", "reason"],
-            registry=self.registry,
-        )
-        self._lag = Gauge("gateway_loop_lag_seconds", "How late the event loop last was", registry=self.registry)
-        self._streams = Gauge("gateway_event_streams", "Streams of events that are open", registry=self.registry)
-        self._children: dict[tuple[str, int], Counter] = {}
-        self._delivery_children: dict[tuple[str, str], Counter] = {}
+        own = (self._requests, self._rejections, self._took, self._deliveries, self._rejected_deliveries)
+        for collector in own:
+            registry.register(collector)
+        self.streams = Gauge("gateway_event_streams", "Streams of events that are open", registry=registry)
 
     def count_request(self, route: str, status: int) -> None:
         """Counts an answer; `route` is a path of the routes, never one of a request."""
-        child = self._children.get((route, status))
-        if child is None:
-            child = self._children[route, status] = self._requests.labels(route, f"{status // 100}xx")
-        child.inc()
+        self._requests.add((route, _CLASSES[status // 100]))
         if status >= 400:
-            self._rejections.labels(REFUSALS.get(status, "other")).inc()
+            self._rejections.add(REFUSALS.get(status, "other"))
+
+    def took(self, route: str, seconds: float) -> None:
+        """How long an answer was in the making."""
+        self._took.observe(route, seconds)
 
     def count_delivery(self, trigger: str, verdict: str) -> None:
-        child = self._delivery_children.get((trigger, verdict))
-        if child is None:
-            child = self._delivery_children[trigger, verdict] = self._deliveries.labels(trigger, verdict)
-        child.inc()
+        self._deliveries.add((trigger, verdict))
 
     def count_rejected_delivery(self, trigger: str, reason: str) -> None:
-        self._rejected_deliveries.labels(trigger, reason if reason in REASONS else "other").inc()
-
-    def render(self, *, lag_s: float, streams: int) -> bytes:
-        """What this process counts, in the Prometheus text format."""
-        self._lag.set(lag_s)
-        self._streams.set(streams)
-        return generate_latest(self.registry)
+        self._rejected_deliveries.add((trigger, reason if reason in REASONS else "other"))

@@ -222,7 +222,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "GET", "/events", events.follow, "read", "Follow events as they happen (server-sent events)", {200: None},
         query=_EVENTS_QUERY, headers={"Last-Event-ID": "go on after this event"},
     ),
-    Operation("GET", "/metrics", scrape.scrape, "read", "Metrics for Prometheus", {200: None}),
+    Operation("GET", "/metrics", scrape.scrape, "read", "Metrics for Prometheus", {200: None}, store=False),
     *(
         Operation("GET", path, health.livez, None, "Is the process alive?", {200: models.Alive}, store=False)
         for path in ("/livez",)

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import socket
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -41,6 +42,9 @@ BACKLOG = 2048
 _WORKER_APP = "gateway.api.server:worker_app"
 _MANAGER_PID = "GATEWAY_SUPERVISOR_PID"
 """Tells a worker whose it is; the name that our supervisor uses too, so that settings let it pass."""
+
+WORKERS_FOLDER = "GATEWAY_WORKERS_FOLDER"
+"""Where workers tell one another what they count; set by their manager."""
 
 log = structlog.get_logger(__name__)
 
@@ -88,7 +92,9 @@ def worker_app() -> Starlette:
     # by its pid, since a manager that is dead already is nobody's parent any more
     die_with_parent(int(os.environ[_MANAGER_PID]), death_signal=signal.SIGTERM)
     configure_logging(load(os.environ, Path.cwd()).gateway)
-    return app_from_environment()
+    settings = load(os.environ, Path.cwd())
+    folder = Path(os.environ[WORKERS_FOLDER])
+    return create_app(settings, open_store(settings), Registry.build(settings), close_store=True, workers_folder=folder)
 
 
 def open_store(settings: Settings) -> Store:
@@ -174,7 +180,9 @@ def _serve_many(settings: Settings, listener: socket.socket, workers: int) -> in
     os.environ[_MANAGER_PID] = str(os.getpid())
     config = uvicorn_config(_WORKER_APP, factory=True, workers=workers)
     manager = Multiprocess(config, [listener])
-    manager.run()
+    with tempfile.TemporaryDirectory(prefix="gateway-workers-") as folder:
+        os.environ[WORKERS_FOLDER] = folder
+        manager.run()
     return 1 if any(process.exitcode == STARTUP_FAILURE for process in manager.processes) else 0
 
 

@@ -76,21 +76,22 @@ class Attempts:
             self._empty.set()
         return running
 
-    def end(self, job_id: str, end: End, *, token: str = "") -> None:
+    def end(self, job_id: str, end: End, *, token: str = "") -> bool:
         """Cancels a running attempt: its job ends cancelled, is released, or was lost to another dispatcher.
 
-        With a token, only that attempt: what is known of an earlier one says nothing of it.
+        With a token, only that attempt: what is known of an earlier one says nothing of it. Was there one to cancel?
         """
         running = self.held.get(job_id)
         if running is None or running.task is None or running.task.done():
-            return
+            return False
         if token and running.claimed.token != token:
-            return
+            return False
         running.deadline_s = math.inf
         running.end = end
         if end == "cancelled":
             running.cancelled.set()
         running.task.cancel()
+        return True
 
     def holder(self, task: asyncio.Task[object] | None) -> Holder:
         """Whose a task is; from any thread."""

@@ -156,7 +156,7 @@ class Dispatcher:
                 self.dispatcher_id,
                 self._store.keyspaces,
                 on_wake=self._wake,
-                on_cancel=lambda job_id: self._attempts.end(job_id, "cancelled"),
+                on_cancel=self._cancel,
                 on_posted=self._posted,
             ),
             carry_replays(self._store, idle_s=1.0, rng=self._rng),
@@ -247,12 +247,16 @@ class Dispatcher:
         if (forwarder := self._forwarders.get(partition)) is not None:
             forwarder.wake()
 
+    def _cancel(self, job_id: str) -> None:
+        self._attempts.end(job_id, "cancelled")
+
     def _held(self) -> list[Held]:
         return [(it.claimed.partition, job_id, it.claimed.token) for job_id, it in list(self._attempts.held.items())]
 
     def _renewed(self, renewed: Renewed) -> None:
         for job_id, token in renewed.lost:
-            self._attempts.end(job_id, "lost", token=token)
+            if self._attempts.end(job_id, "lost", token=token):
+                self._metrics.lost()
         for job_id, token in renewed.cancel_asked:
             self._attempts.end(job_id, "cancelled", token=token)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import uvicorn
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -17,11 +17,12 @@ from starlette.routing import Route
 from gateway.errors import StoreError
 from gateway.figures import read_figures
 from gateway.store import Store
+from gateway.vitals import Vitals
 
 PROBE_S = 1.0
 
 
-def health_app(store: Store, metrics: CollectorRegistry, *, targets: Sequence[str]) -> Starlette:
+def health_app(store: Store, metrics: CollectorRegistry, *, vitals: Vitals, targets: Sequence[str]) -> Starlette:
     """The three routes; `/readyz` is red while Redis takes no writes. `targets`: whose state `/metrics` tells."""
 
     async def livez(request: Request) -> Response:
@@ -40,9 +41,11 @@ def health_app(store: Store, metrics: CollectorRegistry, *, targets: Sequence[st
         try:
             async with asyncio.timeout(PROBE_S):
                 figures = await read_figures(store, targets)
-        except (StoreError, TimeoutError) as error:
-            return Response(f"# {error or 'Redis does not answer'}\n", status_code=503, media_type=CONTENT_TYPE_LATEST)
-        return Response(figures + generate_latest(metrics), media_type=CONTENT_TYPE_LATEST)
+            status = 200
+        except (StoreError, TimeoutError):
+            figures, status = b"", 503
+        vitals.scraped(redis_up=status == 200)
+        return Response(figures + generate_latest(metrics), status, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     return Starlette(routes=[Route("/livez", livez), Route("/readyz", readyz), Route("/metrics", all_metrics)])
 

@@ -9,21 +9,23 @@ import socket
 import time
 
 import structlog
-from prometheus_client import CollectorRegistry
 
+import gateway as package
 from gateway.dispatch.collector import calm_collector
 from gateway.dispatch.dispatcher import Dispatcher, Stop
 from gateway.dispatch.health import health_app, health_server
 from gateway.dispatch.metrics import DispatchMetrics
 from gateway.egress.client import EgressClient
 from gateway.errors import StoreUnavailable
-from gateway.jobs import CALLBACK_TARGET
+from gateway.jobs import CALLBACK_TARGET, URL_TARGET
+from gateway.lag import LoopLag
 from gateway.opening import make_store
 from gateway.registry import Registry
 from gateway.runner import Runner
 from gateway.settings import Settings
 from gateway.signers import signing_keys
 from gateway.store import Store
+from gateway.vitals import Vitals, process_registry
 
 log = structlog.get_logger(__name__)
 
@@ -68,13 +70,16 @@ async def _open_store(settings: Settings, redis_url: str, registry: Registry, st
 async def _run(settings: Settings, store: Store, stop: Stop, *, redis_url: str) -> None:
     gateway = settings.gateway
     registry = Registry.build(settings)
-    metrics = CollectorRegistry()
+    lag, vitals = LoopLag(), Vitals("dispatcher", package.__version__)
+    metrics = process_registry(lag, vitals, store.client.calls)
     async with EgressClient(settings.egress.allow) as http:
+        runner = Runner(registry, http, signing_keys=lambda: signing_keys(gateway, store))
+        metrics.register(runner.callouts)
         dispatcher = Dispatcher(
             settings,
             store,
             registry=registry,
-            runner=Runner(registry, http, signing_keys=lambda: signing_keys(gateway, store)),
+            runner=runner,
             redis_url=redis_url,
             metrics=DispatchMetrics(metrics),
             wall_ms=lambda: time.time_ns() // 1_000_000,
@@ -82,13 +87,16 @@ async def _run(settings: Settings, store: Store, stop: Stop, *, redis_url: str) 
         )
         await registry.start()
         calm_collector()
-        server = health_server(health_app(store, metrics, targets=[*registry.targets, CALLBACK_TARGET]))
+        targets = [*registry.targets, CALLBACK_TARGET, URL_TARGET]
+        server = health_server(health_app(store, metrics, vitals=vitals, targets=targets))
+        measuring = asyncio.create_task(lag.run())
         health = asyncio.create_task(server.serve([_listener(gateway.dispatcher_host, gateway.dispatcher_port)]))
         try:
             await dispatcher.run(stop)
         finally:
             server.should_exit = True
-            await health
+            measuring.cancel()
+            await asyncio.gather(health, measuring, return_exceptions=True)
             await registry.aclose()
 
 

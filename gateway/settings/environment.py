@@ -41,7 +41,7 @@ _SERVICE_LINK = re.compile(
 )
 """What Kubernetes puts into every container's environment for a Service whose name begins with `gateway`."""
 
-_PASSED_ON = re.compile(r"GATEWAY_(SUPERVISOR_PID|JOB_\w+)\Z", re.ASCII)
+_PASSED_ON = re.compile(r"GATEWAY_(SUPERVISOR_PID|WORKERS_FOLDER|JOB_\w+)\Z", re.ASCII)
 """What our own processes set for those that they start: a supervisor, and the command executor."""
 
 _SERVICE_URL = re.compile(r"(tcp|udp|sctp)://")

@@ -14,7 +14,18 @@ import structlog
 from redis.asyncio import ConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import ClusterDownError, ConnectionError, ReadOnlyError, RedisError, TimeoutError
+from redis.exceptions import (
+    ClusterDownError,
+    ConnectionError,
+    MovedError,
+    NoScriptError,
+    ReadOnlyError,
+    RedisError,
+    TimeoutError,
+)
+
+from gateway.store.calls import Calls
+from gateway.store.refusals import kind_of
 
 log = structlog.get_logger(__name__)
 
@@ -30,12 +41,18 @@ STUCK_S = 10.0
 MISLED = (ConnectionError, TimeoutError, OSError, ReadOnlyError, ClusterDownError)
 """After one of these the server may be gone, or be another one: its connections are made anew before they are used."""
 
+ANSWERED = (NoScriptError, MovedError)
+"""No fault: what is called anew at once."""
+
 
 class Client(Redis):
     """A client of one server. Calls fail with the library's errors; `failed` and `progressed` are told of each."""
 
     generation = 0
     """Connections of an earlier one are stale: each is made anew when it is next used."""
+
+    calls: Calls
+    """What was asked through this client."""
 
     _failing_since_s: float | None = None
     _make_pool: Callable[[], ConnectionPool]
@@ -60,6 +77,7 @@ class Client(Redis):
         kind, options = pool.connection_class, dict(pool.connection_kwargs)
         client._make_pool = lambda: ConnectionPool(kind, **options)
         client._closing = set()
+        client.calls = Calls()
         return client
 
     async def server_of(self, key: str) -> Client:
@@ -77,6 +95,9 @@ class Client(Redis):
         except (RedisError, OSError) as error:
             self.failed(error)
             raise
+        except asyncio.CancelledError:  # most likely since it took too long
+            self.calls.failed("cancelled")
+            raise
         self._failing_since_s = None
         return reply
 
@@ -86,6 +107,8 @@ class Client(Redis):
 
     def failed(self, error: Exception) -> None:
         """Told of a call that failed; where that may be its connection's fault, none of them is trusted any more."""
+        if not isinstance(error, ANSWERED):
+            self.calls.failed(kind_of(error))
         if not isinstance(error, MISLED):
             self.progressed()
             return

@@ -106,7 +106,7 @@ class Cluster(Client):
         node = self._nodes.get(address)
         if node is None:
             node = self._nodes[address] = _Node.to(self.url.server_url(address), reply_timeout_s=self.reply_timeout_s)
-            node.whole = self
+            node.whole, node.calls = self, self.calls
         return node
 
     async def _look(self) -> None:

@@ -37,6 +37,23 @@ _WORDS: dict[type[Exception], str] = {
 """The client library takes the word off an error's text where it has a class for it."""
 
 
+KINDS = (*(word.lower() for word in _UNAVAILABLE), "oom", "schema", "timeout", "connection", "cancelled", "script")
+"""The closed set of what can be wrong."""
+
+
+def kind_of(error: Exception) -> str:
+    """Which of KINDS Redis's or the client library's error is."""
+    text = str(error)
+    word = _word(error, text)
+    if word:
+        return word.lower()
+    if "GWSCHEMA" in text:
+        return "schema"
+    if isinstance(error, (redis.TimeoutError, TimeoutError)):
+        return "timeout"
+    return "connection" if isinstance(error, (redis.ConnectionError, OSError)) else "script"
+
+
 def store_error(error: Exception) -> StoreError:
     """Redis's or the client library's error as one of ours."""
     text = str(error)

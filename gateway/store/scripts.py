@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from redis.exceptions import MovedError, NoScriptError, RedisError
@@ -68,6 +69,7 @@ def script(name: str) -> Script:
 async def run(client: Client, name: str, prefix: str, args: Sequence[Arg]) -> Any:
     """Calls one script on one partition; raises StoreError, never a client library's error."""
     it = script(name)
+    began_s = perf_counter()
     try:
         try:
             return await client.execute_command("EVALSHA", it.sha, 1, prefix, *args)
@@ -75,6 +77,8 @@ async def run(client: Client, name: str, prefix: str, args: Sequence[Arg]) -> An
             return await client.execute_command("EVAL", it.source, 1, prefix, *args)
     except (RedisError, OSError) as error:
         raise store_error(error) from error
+    finally:
+        client.calls.took(name, perf_counter() - began_s)
 
 
 async def run_pipelined(client: Client, prefix: str, calls: Sequence[tuple[str, Sequence[Arg]]]) -> list[Any]:
@@ -84,7 +88,9 @@ async def run_pipelined(client: Client, prefix: str, calls: Sequence[tuple[str, 
     have run already, so callers must not depend on an earlier one's effect (settle, then claim: a late settle frees
     nothing that the claim needed).
     """
+    began_s = perf_counter()
     replies = await _send(client, prefix, [("EVALSHA", script(name).sha, 1, prefix, *args) for name, args in calls])
+    client.calls.took("+".join([name for name, _ in calls]), perf_counter() - began_s)
     for index, reply in enumerate(replies):
         if isinstance(reply, (NoScriptError, MovedError)):  # it was not carried out
             name, args = calls[index]

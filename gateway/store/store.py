@@ -46,7 +46,7 @@ class LaneDepth:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """The whole installation in figures, summed over the partitions (`late_ms`, `waited_ms`: the worst)."""
+    """The whole installation in figures, summed over the partitions (`late_ms`, `dead_ms`, `waited_ms`: the worst)."""
 
     lanes: dict[str, LaneDepth]
     due: int
@@ -55,6 +55,7 @@ class Inspection:
     finished: int
     dispatchers: int
     late_ms: int
+    dead_ms: int
     counters: dict[str, int]
 
 
@@ -321,9 +322,9 @@ class Store:
                 counters[name.decode()] = counters.get(name.decode(), 0) + int(value)
         lanes = {
             lane: LaneDepth(
-                pending=sum(reply[7 + 3 * i] for reply in replies),
-                waited_ms=max(reply[8 + 3 * i] for reply in replies),
-                paused=any(reply[9 + 3 * i] for reply in replies),
+                pending=sum(reply[8 + 3 * i] for reply in replies),
+                waited_ms=max(reply[9 + 3 * i] for reply in replies),
+                paused=any(reply[10 + 3 * i] for reply in replies),
             )
             for i, lane in enumerate(self.lanes)
         }
@@ -336,6 +337,7 @@ class Store:
             finished=finished,
             dispatchers=max(reply[4] for reply in replies),
             late_ms=max(reply[5] for reply in replies) // 1000,
+            dead_ms=max(reply[7] for reply in replies),
             counters=counters,
         )
 

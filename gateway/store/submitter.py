@@ -110,6 +110,7 @@ class Submitter:
         return group
 
     async def _send(self, group: Sequence[tuple[Sequence[Submission], asyncio.Future[list[Submitted]]]]) -> None:
+        self._client.calls.batch("submit", sum(len(jobs) for jobs, _ in group))
         batch = submit_batch([job for jobs, _ in group for job in jobs], self._place_of)
         try:
             reply = await run(self._client, "submit", self._prefix, [batch])

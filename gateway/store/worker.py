@@ -103,8 +103,14 @@ class Worker:
         if claim:
             calls.append(("claim", self._claim_args(claim)))
         replies = await run_pipelined(self.client, self.keyspace.prefix, calls)
+        if settlements:
+            self.client.calls.batch("settle", len(settlements))
         settled = read_settled(settlements, replies[0]) if settlements else ()
-        return self._exchange(settled, replies[-1], claim.nonce) if claim else Exchange(settled)
+        if claim is None:
+            return Exchange(settled)
+        exchange = self._exchange(settled, replies[-1], claim.nonce)
+        self.client.calls.batch("claim", len(exchange.claimed))
+        return exchange
 
     async def reap(self, most: int, *, max_stalls: int) -> list[tuple[str, str]]:
         """Takes back up to `most` jobs whose lease ran out: ids and the status each has now."""

@@ -214,11 +214,8 @@ async def test_reader_that_lags_far_behind_is_told_so(api: Running, monkeypatch:
 async def test_stream_ends_when_the_gateway_stops(valkey_server: Server, namespace: str, tmp_path: Path) -> None:
     gateway = contextlib.AsyncExitStack()
     api = await gateway.enter_async_context(running(settings_for(tmp_path, valkey_server.url, namespace)))
-    async with (
-        gateway,
-        httpx.AsyncClient() as client,
-        client.stream("GET", f"http://127.0.0.1:{api.port}/events", timeout=10) as answer,
-    ):
+    url = f"http://127.0.0.1:{api.port}/events"
+    async with gateway, httpx.AsyncClient(timeout=10) as client, client.stream("GET", url) as answer:
         lines = answer.aiter_lines()
         assert await anext(lines)
         async with asyncio.timeout(5):

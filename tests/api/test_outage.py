@@ -60,7 +60,6 @@ PATHS = [
     ("POST", "/jobs"),
     ("GET", "/jobs"),
     ("GET", "/jobs/01a22780-5329-7d03-8458-4c0287d2a700"),
-    ("GET", "/metrics"),
 ]
 
 
@@ -70,6 +69,10 @@ async def test_routes_are_503_within_two_seconds_when_redis_is_killed(own_server
         own_server.kill()
         for method, path in PATHS:
             await assert_unavailable(api, method, path)
+        metrics = await api.client.get("/metrics")
+        assert metrics.status_code == 503
+        assert "\ngateway_redis_up 0.0\n" in metrics.text
+        assert "\ngateway_scrape_failures_total 1.0\n" in metrics.text
         ready = await api.client.get("/readyz")
         assert (ready.status_code, ready.json()["status"]) == (503, "unready")
         assert (await api.client.get("/livez")).status_code == 200

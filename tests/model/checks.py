@@ -28,6 +28,7 @@ KEPT = {
     "leases",
     "dead",
     "done",
+    "counted",
     "dispatchers",
     "idle",
     "test:clock",

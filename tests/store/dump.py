@@ -28,6 +28,7 @@ async def _value(client: Redis, key: bytes) -> Any:
     reads: dict[str, Any] = {
         "string": client.get,
         "hash": client.hgetall,
+        "set": client.smembers,
         "zset": lambda name: client.zrange(name, 0, -1, withscores=True),
     }
     return await reads[kind](key), await client.pttl(key) > 0
