@@ -18,6 +18,7 @@ from tests.openapi.installation import KEY, Described
 
 HERE = Path(__file__).parent
 RUN_TIMEOUT_S = 3600
+PHASES = "examples,coverage,fuzzing,stateful"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +33,13 @@ class Outcome:
         return not self.report
 
 
-def fuzz(gateway: Described, *, requests: int, examples: int, seed: int, workers: int = 1) -> Outcome:
+def fuzz(
+    gateway: Described, *, requests: int, examples: int, seed: int, workers: int = 1, phases: str = PHASES
+) -> Outcome:
     """Sends at least so many requests, `examples` for each operation and phase at most in one run."""
     sent = 0
     while sent < requests:
-        done = _run(gateway, examples=examples, seed=seed, workers=workers)
+        done = _run(gateway, examples=examples, seed=seed, workers=workers, phases=phases)
         found = re.search(r"(\d+) generated", done.stdout)
         if done.returncode != 0 or found is None:
             return Outcome(sent, done.stdout + done.stderr)
@@ -47,7 +50,9 @@ def fuzz(gateway: Described, *, requests: int, examples: int, seed: int, workers
     return Outcome(sent, "\n".join(failed))
 
 
-def _run(gateway: Described, *, examples: int, seed: int, workers: int) -> subprocess.CompletedProcess[str]:
+def _run(
+    gateway: Described, *, examples: int, seed: int, workers: int, phases: str
+) -> subprocess.CompletedProcess[str]:
     command = [
         str(Path(sys.executable).with_name("schemathesis")),
         *("--config-file", str(HERE / "schemathesis.toml")),
@@ -55,6 +60,7 @@ def _run(gateway: Described, *, examples: int, seed: int, workers: int) -> subpr
         *("--header", f"Authorization: Bearer {KEY}"),
         *("--checks", "all", "--continue-on-failure"),
         *("--exclude-checks", "use_after_free"),  # gone_after_delete of hooks.py is that one, but for what DELETE keeps
+        *("--phases", phases),
         *("--max-examples", str(examples)),
         *("--seed", str(seed)),
         *("--workers", str(workers)),
