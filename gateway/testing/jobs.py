@@ -80,7 +80,7 @@ async def _run_to_its_end(
 ) -> JobRun:
     runs: list[AttemptRun] = []
     progress: list[Any] = []
-    runner = Runner(registry, http, rng, lambda _, value: progress.append(value))
+    runner = Runner(registry, http, rng, report=lambda _, value: progress.append(value))
     job_id, delay_ms = JobIds().new(round(clock() * 1000), 0), 0
     while True:
         claimed = _claimed(job_id, len(runs) + 1, registry.target(TARGET).retry.max_attempts, payload, delay_ms)
