@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.deploy.compose import BASE, OVERLAYS, MissingVariable, load, profiles_of
 from tests.documents import ROOT
@@ -78,7 +79,9 @@ def test_servers_keep_what_they_acknowledged_and_are_reached_from_inside_only(
     files: tuple[Path, ...], profiles: tuple[str, ...]
 ) -> None:
     project = load(files, profiles=profiles)
-    servers = {name: each for name, each in project["services"].items() if each["command"][0] == "valkey-server"}
+    servers = {
+        name: each for name, each in project["services"].items() if each.get("command", [""])[0] == "valkey-server"
+    }
     assert servers
     for name, server in servers.items():
         words = server["command"]
@@ -106,6 +109,18 @@ def test_cluster_has_three_primaries_with_a_replica_each() -> None:
     assert all(f"{address}:6379" in script for address in addresses)
     assert "--cluster-replicas 1" in script
     assert "valkey" not in project["services"], "the single server would run for nothing"
+
+
+def test_prometheus_reads_processes_that_there_are_with_a_key_that_it_has() -> None:
+    project = load(OVERLAYS["standalone"], profiles=["observability"])
+    (scrape,) = yaml.safe_load((ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
+    hosts = [target.rpartition(":") for static in scrape["static_configs"] for target in static["targets"]]
+    assert {(host, int(port)) for host, _, port in hosts} == {("gateway", 8080), ("dispatcher", 8081)}
+    prometheus = project["services"]["prometheus"]
+    assert [each["target"] for each in prometheus["secrets"]] == [scrape["authorization"]["credentials_file"]]
+    assert project["secrets"]["api_key"] == {"environment": "GATEWAY_API_KEY"}
+    assert set(prometheus["networks"]) & set(project["services"]["dispatcher"]["networks"])
+    assert project["services"]["dispatcher"]["environment"]["GATEWAY_GATEWAY_DISPATCHER_HOST"] == "0.0.0.0"
 
 
 def test_compose_asks_for_an_api_key_where_there_is_none() -> None:
