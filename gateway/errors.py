@@ -10,6 +10,7 @@ GatewayError
 │   └── WrongState         409: the job is not in a state that allows this
 ├── StoreError             Redis could not do it
 │   ├── StoreUnavailable   away, loading, read-only or failing over: nothing is known to be written
+│   ├── StoreShort         written, but not as durably as was asked: to be sent again under the same key
 │   ├── StoreFull          out of memory, or the lane is full: nothing was written
 │   └── StoreMismatch      the data was laid out by another version, or for another partition count
 ├── Unavailable            the client: no gateway answers, or it said 503 to the last
@@ -100,6 +101,10 @@ class StoreError(GatewayError):
 
 class StoreUnavailable(StoreError):
     """Redis is away, loading, read-only or failing over; whether a write took effect is not known."""
+
+
+class StoreShort(StoreError):
+    """What was asked is written, and had not reached the disk or the replicas that were asked for in time."""
 
 
 class StoreFull(StoreError):

@@ -24,5 +24,6 @@ def make_store(
         lanes=settings.lanes.order,
     )
     store.expect_rules(dead_most=settings.retention.dead_max, lane_caps=settings.lanes.max_depth)
+    store.expect_durability(settings.gateway.durability, replicas=settings.gateway.replicas)
     store.expect_flows(flows or {})
     return store

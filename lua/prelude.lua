@@ -20,6 +20,7 @@
 --   idem:<hash>   STRING  job id, a space, fingerprint
 --   outbox        ZSET    ids of jobs that belong to other partitions, by when they are to be handed over in ms
 --   o:<id>        STRING  MessagePack: when it was submitted in ms, and the submit
+--   mark          STRING  when something was last to be durable, in ms
 --   seq           STRING  rank sequence       stats, conf HASH counters; schema, lanes, pauses
 --   counted       SET     targets with counters of their own
 --   waiting       HASH    pending jobs by lane, and by lane:target

@@ -5,6 +5,8 @@
 -- KEYS  1 prefix
 -- ARGV  1 a MessagePack array, of each job in turn 13 values: id, lane, target, key, priority (-100..100), delay ms, expires ms (0: never),
 --       max attempts, callback (events of s d c r, attempts, @ partition : key; or ''), idempotency hash (or ''), fingerprint, window ms, body
+--       2 durable, or nothing: leaves a mark even where every job is a repeat, so that waiting for what was written
+--       waits for the first call's writes
 -- Returns  MessagePack, per job 3: verdict (accepted, duplicate, conflict, full), job id, status (gone: its
 --       record is no more)
 local values = flat(1, 13)
@@ -86,5 +88,6 @@ for i = 1, count do
   out[i] = reply
 end
 place_accepted()
+if ARGV[2] == 'durable' then call('SET', P .. 'mark', NOW) end
 commit()
 return cmsgpack.pack(out)

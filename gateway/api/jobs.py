@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
 from gateway.api.bodies import NDJSON_TYPES, check_json, media_type, one_header
 from gateway.api.call import Call
-from gateway.api.prefer import preferred_wait
+from gateway.api.prefer import preferred_durability, preferred_wait
 from gateway.api.problems import Refused, describe
 from gateway.api.query import Query
 from gateway.api.records import render_page, render_record, render_status, render_timeline
@@ -17,6 +18,7 @@ from gateway.api.waiting import await_record
 from gateway.errors import InvalidRequest, RequestError, StoreFull
 from gateway.events import JobEvent
 from gateway.jobs import Record, Submission, Submitted
+from gateway.store.durability import Durability
 from gateway.store.listing import list_jobs
 from gateway.submission import Caller, check_text, parse_submission, split_array, split_lines
 
@@ -24,16 +26,23 @@ from gateway.submission import Caller, check_text, parse_submission, split_array
 async def submit(call: Call) -> Reply:
     """202 for a job taken in, 200 for one that was there already; 200 and the record for one that was waited for."""
     check_json(call.headers)
+    durability = preferred_durability(call.headers)
     text = await call.body()
     check_text(text)
     gateway = call.gateway
     now_s = gateway.clock()
     job = parse_submission(text, gateway.catalog, caller=_caller(call, with_key=True), now_s=now_s)
-    submitted = (await call.in_time(lambda: gateway.store.submit([job])))[0]
+    submitted = (await call.in_time(lambda: gateway.store.submit([job], durability)))[0]
     _raise_refused(submitted)
     announce(call, [job], [submitted], now_s=now_s)
     wait_s = preferred_wait(call.headers, int(gateway.settings.gateway.hold))
-    return await _held(call, submitted, wait_s) if wait_s and submitted.status != "gone" else _answer(submitted)
+    reply = await _held(call, submitted, wait_s) if wait_s and submitted.status != "gone" else _answer(submitted)
+    return reply if durability is None else _applied(reply, durability)
+
+
+def _applied(reply: Reply, durability: Durability) -> Reply:
+    """With what was heeded of the client's preferences (RFC 7240, 3)."""
+    return replace(reply, headers=(*reply.headers, (b"preference-applied", b"durability=" + durability.encode())))
 
 
 async def _held(call: Call, submitted: Submitted, wait_s: int) -> Reply:
@@ -54,6 +63,7 @@ def _preferred(record: Record, wait_s: int) -> Reply:
 async def submit_batch(call: Call) -> Reply:
     """Each item's own answer, in order; only what concerns the whole batch fails it whole."""
     check_json(call.headers, also=NDJSON_TYPES)
+    durability = preferred_durability(call.headers)
     if one_header(call.headers, b"idempotency-key") is not None:
         raise Refused(400, "a batch has an idempotency_key in each of its jobs, not one in a header", close=True)
     text = await call.body()
@@ -68,11 +78,12 @@ async def submit_batch(call: Call) -> Reply:
             jobs[at] = parse_submission(item, gateway.catalog, caller=_caller(call), now_s=now_s)
         except RequestError as error:
             results[at] = {"error": describe(error)}
-    submitted = await call.in_time(lambda: gateway.store.submit(list(jobs.values()))) if jobs else []
+    submitted = await call.in_time(lambda: gateway.store.submit(list(jobs.values()), durability)) if jobs else []
     announce(call, list(jobs.values()), submitted, now_s=now_s)
     for at, each in zip(jobs, submitted, strict=True):
         results[at] = _result(each)
-    return json_reply({"results": results})
+    reply = json_reply({"results": results})
+    return reply if durability is None else _applied(reply, durability)
 
 
 async def show(call: Call) -> Reply:

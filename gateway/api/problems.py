@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from gateway.api.reply import Reply
-from gateway.errors import Fault, GatewayError, RequestError, StoreError, StoreFull
+from gateway.errors import Fault, GatewayError, RequestError, StoreError, StoreFull, StoreShort
 
 PROBLEM = b"application/problem+json"
 
@@ -54,7 +54,7 @@ def describe(error: GatewayError) -> dict[str, Any]:
     """An error that is a client's to know, as a problem; what Redis said stays in the log."""
     if isinstance(error, RequestError):
         return problem(error.status, error.detail, error.faults)
-    return problem(503, str(error) if isinstance(error, StoreFull) else _UNAVAILABLE)
+    return problem(503, str(error) if isinstance(error, (StoreFull, StoreShort)) else _UNAVAILABLE)
 
 
 def problem_reply(error: GatewayError) -> Reply:

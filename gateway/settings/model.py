@@ -49,7 +49,8 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     url_jobs: bool = False
     namespace: str = "default"
     partitions: Annotated[int, Meta(ge=1, le=MAX_PARTITIONS)] | None = None
-    durability: Literal["memory"] = "memory"
+    durability: Literal["memory", "fsync", "replica"] = "memory"
+    replicas: Annotated[int, Meta(ge=1, le=16)] = 1
     slots: Annotated[int, Meta(ge=1, le=10_000)] = 100
     lease: Duration = Duration(30)
     max_stalls: Annotated[int, Meta(ge=0, le=100)] = 2

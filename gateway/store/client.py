@@ -88,6 +88,9 @@ class Client(Redis):
         """The clients of every server that holds data."""
         return [self]
 
+    def moved(self, error: MovedError) -> None:
+        """Told by a server where a slot is now; a client of one server has nowhere else to go."""
+
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         library: Any = super()
         try:

@@ -89,7 +89,7 @@ async def run_pipelined(client: Client, prefix: str, calls: Sequence[tuple[str, 
     nothing that the claim needed).
     """
     began_s = perf_counter()
-    replies = await _send(client, prefix, [("EVALSHA", script(name).sha, 1, prefix, *args) for name, args in calls])
+    replies = await send(client, prefix, [("EVALSHA", script(name).sha, 1, prefix, *args) for name, args in calls])
     client.calls.took("+".join([name for name, _ in calls]), perf_counter() - began_s)
     for index, reply in enumerate(replies):
         if isinstance(reply, (NoScriptError, MovedError)):  # it was not carried out
@@ -100,7 +100,7 @@ async def run_pipelined(client: Client, prefix: str, calls: Sequence[tuple[str, 
     return replies
 
 
-async def _send(client: Client, prefix: str, commands: Sequence[tuple[Arg, ...]]) -> list[Any]:
+async def send(client: Client, prefix: str, commands: Sequence[tuple[Arg, ...]]) -> list[Any]:
     """The commands in one write to the server that holds the partition: their replies, errors among them."""
     server = client
     try:

@@ -22,6 +22,7 @@ from gateway.secret import Secret
 from gateway.signing import SigningKey
 from gateway.store.client import Client
 from gateway.store.connection import connect, store_error
+from gateway.store.durability import Durability
 from gateway.store.records import Found, parse_lookup
 from gateway.store.scripts import Arg, run
 from gateway.store.submitter import Submitter
@@ -72,9 +73,9 @@ class Store:
         self._rules = ("", "")
         self._notices: tuple[str, str, int] | None = None
         self._expects_notices = False
-        self._submitters = [
-            Submitter(client, keyspace.prefix, place_of=self._callback_place) for keyspace in self.keyspaces
-        ]
+        self._durability: Durability = "memory"
+        self._replicas = 1
+        self._submitters: dict[tuple[int, Durability], Submitter] = {}
 
     @classmethod
     async def open(
@@ -125,7 +126,7 @@ class Store:
 
     async def aclose(self) -> None:
         """Waits for submits under way and drops the connections."""
-        for submitter in self._submitters:
+        for submitter in self._submitters.values():
             await submitter.aclose()
         await self.client.aclose()
 
@@ -166,6 +167,10 @@ class Store:
     def expect_rules(self, *, dead_most: int, lane_caps: Mapping[str, int]) -> None:
         """How many dead jobs of each target are kept, and how many pending ones a lane takes; `configure` writes it."""
         self._rules = (str(dead_most), ",".join(f"{lane}={most}" for lane, most in lane_caps.items()) or "-")
+
+    def expect_durability(self, durability: Durability, *, replicas: int) -> None:
+        """What a submit must have reached before it returns, where the call itself says nothing else."""
+        self._durability, self._replicas = durability, replicas
 
     async def control_lane(self, lane: str, *, paused: bool) -> None:
         """Pauses a lane, or lets it go on; raises NotFound if there never was such a lane."""
@@ -208,19 +213,22 @@ class Store:
             return None
         return hashed_partition(f"{target}:{key}" if key and _only_keys(fields) else target, self.partitions)
 
-    async def submit(self, jobs: Sequence[Submission]) -> list[Submitted]:
+    async def submit(self, jobs: Sequence[Submission], durability: Durability | None = None) -> list[Submitted]:
         """Takes jobs in, each whole or not at all, all of one partition in one script call.
 
-        Raises StoreFull (nothing written) or StoreUnavailable (what was written is not known; repeat with the
-        same ids or idempotency keys).
+        Raises StoreFull (nothing written), StoreUnavailable (what was written is not known) or StoreShort (written, and
+        not yet as durable as it should be); after these two repeat with the same ids or idempotency keys.
         """
         if len(jobs) == 1:
-            return await self._submitters[self._partition(jobs[0].job_id)].submit(jobs)
+            return await self._submitter(self._partition(jobs[0].job_id), durability).submit(jobs)
         groups: dict[int, list[int]] = {}
         for index, job in enumerate(jobs):
             groups.setdefault(self._partition(job.job_id), []).append(index)
         answers = await asyncio.gather(
-            *(self._submitters[partition].submit([jobs[i] for i in group]) for partition, group in groups.items())
+            *(
+                self._submitter(partition, durability).submit([jobs[i] for i in group])
+                for partition, group in groups.items()
+            )
         )
         out: list[Submitted | None] = [None] * len(jobs)
         for group, answer in zip(groups.values(), answers, strict=True):
@@ -232,7 +240,7 @@ class Store:
         """Takes jobs in, all of them or none in one step, wherever they lie; those of other partitions than the first
         one's are handed over by a dispatcher. Raises as `submit` does."""
         home = self._partition(jobs[0].job_id)
-        answers = await self._submitters[home].submit(jobs)
+        answers = await self._submitter(home, None).submit(jobs)
         return [
             await self._find_repeated(job, answer)
             if answer.verdict == "duplicate" and self._partition(answer.job_id) != home
@@ -250,6 +258,19 @@ class Store:
             # a dead copy frees a delivery's id: its own partition decides whether another one has come since
             return (await self.submit([job]))[0]
         return msgspec.structs.replace(first, verdict="duplicate") if first.verdict == "accepted" else first
+
+    def _submitter(self, partition: int, durability: Durability | None) -> Submitter:
+        level = durability or self._durability
+        submitter = self._submitters.get((partition, level))
+        if submitter is None:
+            submitter = self._submitters[partition, level] = Submitter(
+                self.client,
+                self.keyspaces[partition].prefix,
+                place_of=self._callback_place,
+                durability=level,
+                replicas=self._replicas,
+            )
+        return submitter
 
     def _callback_place(self, callback: Callback) -> str:
         """The partition and key of a job's callback: those of its host, since hosts have limits of their own."""

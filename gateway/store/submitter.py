@@ -11,10 +11,14 @@ import msgspec
 from gateway.errors import StoreUnavailable
 from gateway.jobs import Callback, Submission, Submitted, pack_body
 from gateway.store.client import Client
+from gateway.store.durability import Durability, run_durably
 from gateway.store.scripts import run
 
 BATCH = 500
 """Jobs in one script call: a few milliseconds of the server at most."""
+
+DURABLE_CALLS = 8
+"""Script calls of one partition and process that wait for disk or replicas side by side."""
 
 _reply_decoder = msgspec.msgpack.Decoder(list[Submitted])
 _EVENT_CODES = {"job.succeeded": "s", "job.dead": "d", "job.cancelled": "c", "job.retrying": "r"}
@@ -64,28 +68,40 @@ def _place(job: Submission, place_of: Callable[[Callback], str]) -> str:
 class Submitter:
     """Submits into one partition, one script call at a time; adds no wait, since an idle one sends at once.
 
-    `place_of` says where the callback of a job belongs: `@<partition in hex>:<key>`.
+    `place_of` says where the callback of a job belongs: `@<partition in hex>:<key>`. With a `durability` above `memory`
+    a call returns once its jobs are as durable, `replicas` times; several of them wait side by side.
     """
 
-    def __init__(self, client: Client, prefix: str, *, place_of: Callable[[Callback], str]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        prefix: str,
+        *,
+        place_of: Callable[[Callback], str],
+        durability: Durability = "memory",
+        replicas: int = 1,
+    ) -> None:
         self._place_of = place_of
+        self._durability = durability
+        self._replicas = replicas
+        self._senders_most = 1 if durability == "memory" else DURABLE_CALLS
         self._client = client
         self._prefix = prefix
         self._waiting: list[tuple[Sequence[Submission], asyncio.Future[list[Submitted]]]] = []
-        self._sender: asyncio.Task[None] | None = None
+        self._senders: set[asyncio.Task[None]] = set()
 
     async def submit(self, jobs: Sequence[Submission]) -> list[Submitted]:
         """What became of each job, in order; all of them go in one script call."""
         answer: asyncio.Future[list[Submitted]] = asyncio.get_running_loop().create_future()
         self._waiting.append((jobs, answer))
-        if self._sender is None:
-            self._sender = asyncio.create_task(self._send_waiting())
+        if len(self._senders) < self._senders_most:
+            self._senders.add(asyncio.create_task(self._send_waiting()))
         return await answer
 
     async def aclose(self) -> None:
-        """Waits for the call under way, if any."""
-        if self._sender is not None:
-            await asyncio.wait([self._sender])
+        """Waits for the calls under way, if any."""
+        if self._senders:
+            await asyncio.wait(self._senders)
 
     async def _send_waiting(self) -> None:
         try:
@@ -98,7 +114,9 @@ class Submitter:
                         if not answer.done():
                             answer.set_exception(error)
         finally:
-            self._sender = None
+            own = asyncio.current_task()
+            assert own is not None
+            self._senders.discard(own)
 
     def _take_group(self) -> list[tuple[Sequence[Submission], asyncio.Future[list[Submitted]]]]:
         count, total = 0, 0
@@ -113,14 +131,28 @@ class Submitter:
         self._client.calls.batch("submit", sum(len(jobs) for jobs, _ in group))
         batch = submit_batch([job for jobs, _ in group for job in jobs], self._place_of)
         try:
-            reply = await run(self._client, "submit", self._prefix, [batch])
+            reply = await self._call(batch)
         except StoreUnavailable:
             # safe to repeat: a job that the first call took in is found by its id. Once, for a connection
             # that had gone stale; longer waits are the client's to decide.
-            reply = await run(self._client, "submit", self._prefix, [batch])
+            reply = await self._call(batch)
         results = _reply_decoder.decode(reply)
         at = 0
         for jobs, answer in group:
             if not answer.done():
                 answer.set_result(results[at : at + len(jobs)])
             at += len(jobs)
+
+    async def _call(self, batch: bytes) -> bytes:
+        if self._durability == "memory":
+            reply: bytes = await run(self._client, "submit", self._prefix, [batch])
+        else:
+            reply = await run_durably(
+                self._client,
+                "submit",
+                self._prefix,
+                [batch, "durable"],
+                durability=self._durability,
+                replicas=self._replicas,
+            )
+        return reply

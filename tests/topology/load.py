@@ -13,6 +13,7 @@ import orjson
 from gateway.errors import StoreError
 from gateway.jobs import Submission
 from gateway.store import Store
+from gateway.store.durability import Durability
 from tests.waiting import until
 
 
@@ -22,6 +23,7 @@ class Load:
 
     store: Store
     target: str
+    durability: Durability = "memory"
     acknowledged: dict[str, float] = field(default_factory=dict)
     refused: list[tuple[float, str]] = field(default_factory=list)
 
@@ -33,7 +35,7 @@ class Load:
             at += 1
             while True:
                 try:
-                    answers = await self.store.submit([job])
+                    answers = await self.store.submit([job], self.durability)
                     break
                 except StoreError as error:
                     self.refused.append((time.monotonic(), str(error)))
@@ -73,9 +75,11 @@ class Load:
 
 
 @contextlib.asynccontextmanager
-async def loading(store: Store, target: str, *, producers: int = 1) -> AsyncIterator[Load]:
+async def loading(
+    store: Store, target: str, *, producers: int = 1, durability: Durability = "memory"
+) -> AsyncIterator[Load]:
     """A load that goes on until the block ends."""
-    load = Load(store, target)
+    load = Load(store, target, durability)
     tasks = [asyncio.create_task(load.run()) for _ in range(producers)]
     try:
         await load.more()
