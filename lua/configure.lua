@@ -8,8 +8,11 @@
 if not whole(ARGV[1], 1) or #ARGV < 5 then return redis.error_reply('ERR configure: partitions key dead caps lanes') end
 if ARGV[3] ~= '' and not whole(ARGV[3], 0) then return redis.error_reply('ERR configure: dead is no number') end
 local conf = P .. 'conf' -- the name shadows what the prelude read, which may be of before
-call('HSETNX', conf, 'schema', SCHEMA)
-call('HSETNX', conf, 'min_writer', SCHEMA)
+-- The schema is the newest version's that was ever here: older ones do not start any more, and those that run go on
+-- beside it. `min_writer` is what a version must know to write: it follows OLDEST, and stops the others at once.
+local OLDEST = 1
+if tonumber(call('HGET', conf, 'schema') or 0) < SCHEMA then call('HSET', conf, 'schema', SCHEMA) end
+if tonumber(call('HGET', conf, 'min_writer') or 0) < OLDEST then call('HSET', conf, 'min_writer', OLDEST) end
 call('HSETNX', conf, 'partitions', ARGV[1])
 local lanes = call('HGET', conf, 'lanes') or ''
 if ARGV[2] ~= '' then call('HSETNX', conf, 'signing_key', ARGV[2]) end

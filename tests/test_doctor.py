@@ -27,9 +27,10 @@ def doctor(folder: Path, url: str, namespace: str, *arguments: str) -> subproces
     )
 
 
-def test_doctor_finds_nothing_when_all_is_well(tmp_path: Path, valkey_server: Server, namespace: str) -> None:
+def test_doctor_finds_nothing_when_all_is_well(tmp_path: Path, namespace: str) -> None:
     (tmp_path / "gateway.toml").write_text(TARGET)
-    done = doctor(tmp_path, valkey_server.url, namespace)
+    with Server(extra=["--appendonly", "yes"]) as server:
+        done = doctor(tmp_path, server.url, namespace)
     assert done.returncode == 0, done.stderr
     told = [line.split()[:2] for line in done.stdout.splitlines()]
     assert {check for level, check in told if level != "ok"} <= {"persistence:", "dispatchers:"}

@@ -56,6 +56,8 @@ async def _open_store(settings: Settings, redis_url: str, registry: Registry, st
     while not stop.drain.is_set():
         try:
             await store.configure()
+            for remark in store.remarks:
+                log.warning("Redis is not as it should be", detail=remark)
             return store
         except StoreUnavailable as error:
             log.warning("waiting for Redis", error=str(error))

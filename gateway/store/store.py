@@ -23,6 +23,7 @@ from gateway.signing import SigningKey
 from gateway.store.client import Client
 from gateway.store.connection import connect, store_error
 from gateway.store.durability import Durability
+from gateway.store.fitness import examine
 from gateway.store.records import Found, parse_lookup
 from gateway.store.scripts import Arg, run
 from gateway.store.submitter import Submitter
@@ -63,7 +64,16 @@ class Inspection:
 class Store:
     """One installation's data: `partitions` keyspaces under one namespace. Close it with `aclose()`."""
 
-    def __init__(self, client: Client, *, namespace: str, partitions: int, lanes: Sequence[str]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        namespace: str,
+        partitions: int,
+        lanes: Sequence[str],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._clock = clock
         self.client = client
         self.lanes = tuple(lanes)
         self.keyspaces = tuple(Keyspace(namespace, partition) for partition in range(partitions))
@@ -73,6 +83,7 @@ class Store:
         self._rules = ("", "")
         self._notices: tuple[str, str, int] | None = None
         self._expects_notices = False
+        self.remarks: list[str] = []
         self._durability: Durability = "memory"
         self._replicas = 1
         self._submitters: dict[tuple[int, Durability], Submitter] = {}
@@ -131,8 +142,13 @@ class Store:
         await self.client.aclose()
 
     async def configure(self) -> None:
-        """Refuses a server that may evict jobs, and data of another schema or partition count."""
-        await self._check_eviction()
+        """Refuses a server that must not hold jobs, and data of another schema or partition count.
+
+        What else is to be said of the servers is in `remarks` then.
+        """
+        self.remarks = await examine(
+            self.client, durability=self._durability, replicas=self._replicas, now_s=self._clock()
+        )
         # the control partition first: where the data does not fit, no other one is touched
         await self._configure(self.keyspaces[0], SigningKey.generate().reveal())
         await each_of(self.keyspaces[1:], lambda keyspace: self._configure(keyspace, ""))
@@ -149,7 +165,10 @@ class Store:
         args: list[Arg] = [self.partitions, candidate, *self._rules, *self.lanes]
         schema, partitions, _ = await self._run("configure", keyspace, args)
         if schema > SCHEMA:
-            raise StoreMismatch(f"the data in Redis has schema {schema}, this version knows {SCHEMA}: upgrade it")
+            raise StoreMismatch(
+                f"a newer version of event-gateway works on the data in Redis (schema {schema}, this one knows "
+                f"{SCHEMA}): upgrade this process"
+            )
         if partitions != self.partitions:
             raise StoreMismatch(
                 f"the data in Redis was laid out for {partitions} partitions, the configuration says "
@@ -383,18 +402,6 @@ class Store:
     async def everywhere(self, name: str, args: Sequence[Arg]) -> list[Any]:
         """Calls a script in every partition: the replies, in order; raises StoreError if one of them fails."""
         return await each_of(self.keyspaces, lambda keyspace: self._run(name, keyspace, args))
-
-    async def _check_eviction(self) -> None:
-        try:
-            memory = await self.client.info("memory")
-        except (RedisError, OSError) as error:
-            raise store_error(error) from error
-        policy = memory.get("maxmemory_policy", "noeviction")
-        if policy != "noeviction":
-            raise StoreMismatch(
-                f"Redis may evict jobs: its maxmemory-policy is {policy}; set it to noeviction "
-                "(CONFIG SET maxmemory-policy noeviction)"
-            )
 
     def _flow_partitions(self, target: str) -> Sequence[int]:
         if _only_keys(self._flows[target]):

@@ -20,6 +20,8 @@ async def check_server(patient: Patient) -> AsyncIterator[Finding]:
     await store.configure()
     await store.probe()
     partitions = f"{store.partitions} partition{'' if store.partitions == 1 else 's'}"
+    for remark in store.remarks:
+        yield Finding("warning", remark)
     yield Finding("ok", f"takes writes, and the data fits this version ({partitions})")
 
 
