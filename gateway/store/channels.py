@@ -33,7 +33,7 @@ async def follow(
         groups.setdefault(await client.server_of(keyspace.prefix), []).append((keyspace, channel))
     links = [_Link(server.pubsub(), group, received) for server, group in groups.items()]
     try:
-        await asyncio.gather(*(link.subscribe() for link in links))
+        await _all([link.subscribe for link in links])
         await subscribed()
         await _first_to_fail([link.listen for link in links])
     except BaseException as error:
@@ -44,6 +44,18 @@ async def follow(
         for link in links:
             await link.pubsub.aclose()
     raise ConnectionError("the channels were closed")
+
+
+async def _all(works: Sequence[Callable[[], Awaitable[None]]]) -> None:
+    """Returns once all are done. Raises what the first to fail raised, once the others have ended: one that still read
+    from a connection that has been given back would take another caller's replies."""
+    tasks = [asyncio.ensure_future(work()) for work in works]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _first_to_fail(works: Sequence[Callable[[], Awaitable[None]]]) -> None:
