@@ -31,7 +31,8 @@ async def audit(site: Site) -> None:
 
     for keyspace in site.store.keyspaces:
         posted: list[bytes] = await site.store.client.zrange(f"{keyspace.prefix}outbox", 0, -1)  # type: ignore[assignment]
-        kept = [key async for key in site.store.client.scan_iter(match=f"{keyspace.prefix}o:*", count=1000)]
+        server = await site.store.client.server_of(keyspace.prefix)
+        kept = [key async for key in server.scan_iter(match=f"{keyspace.prefix}o:*", count=1000)]
         assert sorted(f"{keyspace.prefix}o:".encode() + job_id for job_id in posted) == sorted(kept)
 
 
