@@ -10,6 +10,7 @@ from gateway.apikeys import SCOPES, Scope
 from gateway.cli.printing import print_table
 from gateway.cli.session import Session, speaks
 from gateway.client.answers import Keys
+from gateway.client.bodies import CallbackOptions
 from gateway.client.calls import installation as calls
 
 app = typer.Typer(help="Makes, lists and deletes API keys.", no_args_is_help=True)
@@ -21,11 +22,13 @@ def create(
     session: Session,
     name: Annotated[str, typer.Argument(help="What it is for.")],
     scope: Annotated[list[str], typer.Option(help=f"One or more of: {', '.join(SCOPES)}.")] = ["submit", "read"],  # noqa: B006 (typer copies it)
+    callback_url: Annotated[str | None, typer.Option(help="Where its jobs are told of that name none.")] = None,
 ) -> None:
     """Makes a key and prints it; it cannot be shown again."""
     if unknown := set(scope) - set(SCOPES):
         raise typer.BadParameter(f"no scope named {', '.join(sorted(unknown))}; there are: {', '.join(SCOPES)}")
-    session.show(calls.create_key(name, cast("list[Scope]", scope)), lambda made: print(made.key))
+    callback: CallbackOptions | None = {"url": callback_url} if callback_url else None
+    session.show(calls.create_key(name, cast("list[Scope]", scope), callback), lambda made: print(made.key))
 
 
 @app.command("list")

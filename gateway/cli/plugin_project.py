@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from gateway import PLUGIN_API, __version__
+from gateway.cli.printing import print_json
 from gateway.errors import ConfigError
 
 TEMPLATES = Path(__file__).with_name("templates") / "plugin"
@@ -24,6 +25,7 @@ def new(
     directory: Annotated[
         Path | None, typer.Option(help="Where to make it; default: a folder of that name here.")
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Writes a small, complete plugin project: an executor, its entry point, and tests that hold it to the contract."""
     if _NAME.match(name) is None or len(name) > 50:
@@ -33,9 +35,13 @@ def new(
     if folder.exists() and any(folder.iterdir()):
         detail = "is there already, and not empty; choose another name or --directory"
         raise ConfigError(f"plugins new: {folder}", detail)
-    for path, text in project_files(name):
+    files = dict(project_files(name))
+    for path, text in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)
+    if as_json:
+        print_json({"written": str(folder), "files": sorted(files)})
+        return
     print(f"{folder}: an executor {name!r}, its tests, and a gateway.toml to try it with. Next:")
     print(f"  cd {folder} && pip install -e '.[dev]' && pytest && gateway up")
 

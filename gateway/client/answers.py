@@ -65,6 +65,13 @@ class CallbackState(Answer, frozen=True, kw_only=True):
     status: StatusOrGone
 
 
+class CallbackCause(Answer, frozen=True, kw_only=True):
+    """The job that a callback tells of, and what happened to it."""
+
+    job_id: str
+    event: str
+
+
 class JobSummary(Answer, frozen=True, kw_only=True):
     """A record without payload and result."""
 
@@ -90,6 +97,7 @@ class JobSummary(Answer, frozen=True, kw_only=True):
     progress: Any = None
     tags: list[str] = []
     callback: CallbackState | None = None
+    callback_of: CallbackCause | None = None
 
 
 class JobRecord(JobSummary, frozen=True, kw_only=True):
@@ -396,6 +404,13 @@ class SigningKeys(Answer, frozen=True, kw_only=True):
     keys: list[PublicKey]
 
 
+class DefaultCallback(Answer, frozen=True, kw_only=True):
+    """The callback of an API key's jobs that name none, without its secret."""
+
+    url: str
+    events: list[str]
+
+
 class KeyFacts(Answer, frozen=True, kw_only=True):
     """An API key without its secret."""
 
@@ -403,6 +418,7 @@ class KeyFacts(Answer, frozen=True, kw_only=True):
     name: str
     scopes: list[Scope]
     created_at: datetime
+    callback: DefaultCallback | None = None
 
 
 class Keys(Answer, frozen=True, kw_only=True):

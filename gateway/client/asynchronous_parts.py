@@ -25,7 +25,7 @@ from gateway.client.answers import (
     TargetShown,
     TriggerShown,
 )
-from gateway.client.bodies import DeadFilter, ScheduleBody, Span
+from gateway.client.bodies import CallbackOptions, DeadFilter, ScheduleBody, Span
 from gateway.client.call import Call, Listing
 from gateway.client.calls import dlq, installation, schedules, targets, triggers
 from gateway.client.opening import PAGE
@@ -242,9 +242,9 @@ class AsyncApiKeys:
         """Every key without its secret, the oldest first."""
         return (await self._perform(installation.list_keys())).apikeys
 
-    async def create(self, name: str, scopes: Iterable[Scope]) -> MadeKey:
-        """Makes a key, whose text comes back this once."""
-        return await self._perform(installation.create_key(name, scopes))
+    async def create(self, name: str, scopes: Iterable[Scope], *, callback: CallbackOptions | None = None) -> MadeKey:
+        """Makes a key, whose text comes back this once; `callback` is that of its jobs that name none."""
+        return await self._perform(installation.create_key(name, scopes, callback))
 
     async def delete(self, key_id: str) -> None:
         """Takes a key away for good."""

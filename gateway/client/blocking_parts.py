@@ -25,7 +25,7 @@ from gateway.client.answers import (
     TargetShown,
     TriggerShown,
 )
-from gateway.client.bodies import DeadFilter, ScheduleBody, Span
+from gateway.client.bodies import CallbackOptions, DeadFilter, ScheduleBody, Span
 from gateway.client.call import Call, Listing
 from gateway.client.calls import dlq, installation, schedules, targets, triggers
 from gateway.client.opening import PAGE
@@ -240,9 +240,9 @@ class ApiKeys:
         """Every key without its secret, the oldest first."""
         return self._perform(installation.list_keys()).apikeys
 
-    def create(self, name: str, scopes: Iterable[Scope]) -> MadeKey:
-        """Makes a key, whose text comes back this once."""
-        return self._perform(installation.create_key(name, scopes))
+    def create(self, name: str, scopes: Iterable[Scope], *, callback: CallbackOptions | None = None) -> MadeKey:
+        """Makes a key, whose text comes back this once; `callback` is that of its jobs that name none."""
+        return self._perform(installation.create_key(name, scopes, callback))
 
     def delete(self, key_id: str) -> None:
         """Takes a key away for good."""

@@ -26,6 +26,7 @@ ELSEWHERE = {
     "health": "tests/test_health.py",
     "triggers test": "tests/e2e/test_trigger_commands.py",
     "hook-url": "tests/e2e/test_trigger_commands.py",
+    "bench hooks": "docs/performance.md says how",
     "bench command": "docs/performance.md says how",
     "bench throughput": "docs/performance.md says how",
     "bench delayed": "docs/performance.md says how",

@@ -84,6 +84,14 @@ def test_version_and_plugins_are_json_too(bare: Shell) -> None:
     assert "executors.http" in {plugin["name"] for plugin in found["plugins"]}
 
 
+def test_plugin_project_is_told_file_by_file(bare: Shell) -> None:
+    made = bare.json("plugins", "new", "acme-printer")
+    assert made["written"] == "acme-printer"
+    assert "pyproject.toml" in made["files"]
+    assert all((bare.folder / "acme-printer" / file).is_file() for file in made["files"])
+    assert "is there already" in bare.refused("plugins", "new", "acme-printer", code=os.EX_CONFIG)
+
+
 def test_doctor_tells_each_finding_on_a_line(installed: Installation) -> None:
     shell = Shell(installed.folder)
     done = shell.run("doctor", "--json")

@@ -54,10 +54,13 @@ def test_schedule_lives_from_put_to_delete(shell: Shell) -> None:
 def test_key_is_printed_once_and_deleted(shell: Shell) -> None:
     text = shell.text("apikeys", "create", "ci", "--scope", "submit").strip()
     assert text.startswith("gwk_")
-    made = shell.json("apikeys", "create", "boss", "--scope", "admin", "--scope", "read")
+    made = shell.json(
+        "apikeys", "create", "boss", "--scope", "admin", "--scope", "read", "--callback-url", "https://shop.example/"
+    )
     assert made["key"].startswith(f"gwk_{made['id']}_")
     keys = {key["name"]: key for key in shell.json("apikeys", "list")["apikeys"]}
     assert (keys["ci"]["scopes"], keys["boss"]["scopes"]) == (["submit"], ["read", "admin"])
+    assert keys["boss"]["callback"]["url"] == "https://shop.example/"
     assert "boss" in shell.text("apikeys", "list")
     for key in keys.values():
         assert shell.json("apikeys", "delete", key["id"]) == {"deleted": key["id"]}

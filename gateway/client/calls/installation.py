@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from gateway.apikeys import Scope
 from gateway.client.answers import Keys, Lanes, MadeKey, Ready, SigningKeys, Stats
-from gateway.client.bodies import encode
+from gateway.client.bodies import CallbackOptions, encode
 from gateway.client.call import Call, answer, nothing, path
 
 
@@ -30,9 +31,10 @@ def list_keys() -> Call[Keys]:
     return Call(method="GET", path="/apikeys", read=answer(Keys))
 
 
-def create_key(name: str, scopes: Iterable[Scope]) -> Call[MadeKey]:
-    """Makes an API key, whose text comes back this once."""
-    content = encode({"name": name, "scopes": list(scopes)})
+def create_key(name: str, scopes: Iterable[Scope], callback: CallbackOptions | None = None) -> Call[MadeKey]:
+    """Makes an API key, whose text comes back this once; `callback` is that of its jobs that name none."""
+    body: dict[str, Any] = {"name": name, "scopes": list(scopes)}
+    content = encode(body | ({"callback": callback} if callback else {}))
     return Call(method="POST", path="/apikeys", read=answer(MadeKey), content=content, repeat="unsent")
 
 
