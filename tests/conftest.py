@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from gateway.cli import environment
 from tests.servers import Server
 
 
@@ -28,3 +29,10 @@ def valkey_cluster() -> Iterator[Server]:
 def namespace() -> str:
     """A namespace that no other test uses."""
     return f"t{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(autouse=True)
+def leave_logging(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that a test runs in this process would set up logging for every test after it, on a stream that is
+    closed by then."""
+    monkeypatch.setattr(environment, "configure_logging", lambda settings: None)

@@ -13,6 +13,8 @@ import pytest
 from tests.e2e.conftest import installation as installation
 from tests.e2e.installation import Installation
 
+pytestmark = pytest.mark.long
+
 PRINTER = """
 import msgspec
 from gateway import Executor, Result, hookimpl

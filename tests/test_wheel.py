@@ -133,6 +133,7 @@ def test_function_runs_in_a_process_of_its_own_where_the_names_are_taken(install
     assert record["result"] in installation.processes()
 
 
+@pytest.mark.long
 def test_plugin_project_of_plugins_new_passes_its_tests_and_runs_jobs(venv: Path, tmp_path: Path) -> None:
     python, made = venv / "bin" / "python", tmp_path / "acme-printer"
     run(str(venv / "bin" / "gateway"), "plugins", "new", "acme-printer", folder=tmp_path)

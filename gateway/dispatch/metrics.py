@@ -38,6 +38,7 @@ class DispatchMetrics:
             "Times that the event loop was held for more than a second, by the target whose job held it",
             ["target"],
         )
+        self._blocked.add("", n=0)
         own = (self._duration, self._by_target, self._wait, self._errors, self._lost, self._removed, self._blocked)
         for collector in own:
             registry.register(collector)

@@ -51,6 +51,7 @@ def test_compose_starts_what_runs_a_job(name: str, tmp_path: Path) -> None:
             assert process.stop(program.stop_s or 0) == 0
 
 
+@pytest.mark.long
 def test_ha_overlay_goes_on_when_its_primary_is_killed(tmp_path: Path) -> None:
     files = compose.OVERLAYS["ha"]
     project = compose.load(files)

@@ -5,7 +5,11 @@ from __future__ import annotations
 import tarfile
 from pathlib import Path
 
+import pytest
+
 from tests.distribution.building import ROOT, build, copy_tree
+
+pytestmark = pytest.mark.long
 
 
 def test_wheel_and_sdist_are_the_same_bytes_wherever_they_are_built(tmp_path: Path) -> None:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import signal
 
+import pytest
+
 from tests.e2e.installation import Installation
 from tests.waiting import until_sync
+
+pytestmark = pytest.mark.long
 
 LEASE_S = 1.0
 HAZARDS = f"""

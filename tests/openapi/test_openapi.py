@@ -5,11 +5,14 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from gateway.api.operations import OPERATIONS
 from tests.openapi.fuzz import HERE, fuzz
 from tests.openapi.installation import described
 
 
+@pytest.mark.long
 def test_every_answer_is_as_described(tmp_path: Path) -> None:
     with described(tmp_path) as gateway:
         outcome = fuzz(gateway, requests=1, examples=3, seed=20_261, phases="fuzzing,stateful")

@@ -62,6 +62,7 @@ async def test_nothing_is_lost_and_no_dispatcher_ends_when_a_primary_dies(
         await all_succeed(running, load)
 
 
+@pytest.mark.long
 async def test_no_job_is_lost_or_refused_for_long_when_slots_move_whole(
     cluster: ClusterGroup, cluster_settings: Settings
 ) -> None:

@@ -179,6 +179,7 @@ async def test_nothing_acknowledged_by_a_replica_is_lost_in_a_failover_under_loa
         assert not running_.task.done()
 
 
+@pytest.mark.long
 async def test_nothing_acknowledged_by_a_replica_is_lost_when_a_primary_of_a_cluster_dies_under_load(
     cluster: ClusterGroup, cluster_settings: Settings
 ) -> None:

@@ -15,6 +15,8 @@ from tests.e2e.installation import Installation
 from tests.groups import ClusterGroup
 from tests.waiting import until_sync
 
+pytestmark = pytest.mark.long
+
 LIMITED = """
 [targets.limited]
 executor = "python"

@@ -77,6 +77,7 @@ async def all_succeed(running: Dispatching, *loads: Load) -> None:
     assert not running.task.done()
 
 
+@pytest.mark.long
 async def test_primary_is_found_by_the_latest_configuration_and_with_a_sentinel_gone(
     sentinels: SentinelGroup, sentinel_settings: Settings
 ) -> None:

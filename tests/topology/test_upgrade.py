@@ -15,6 +15,8 @@ from tests.e2e.installation import Installation, Process
 from tests.servers import Server
 from tests.waiting import until_sync
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 
 
