@@ -23,6 +23,8 @@ from gateway.settings import load
 from tests.api.running import running
 from tests.servers import Server
 
+pytestmark = pytest.mark.long
+
 PACKAGE = "@octokit/webhooks-examples@7"
 EXAMPLES = "package/api.github.com/index.json"
 NPM_S = 60

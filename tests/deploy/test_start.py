@@ -23,6 +23,8 @@ from tests.e2e.installation import Process
 from tests.servers import Server
 from tests.waiting import until_sync
 
+pytestmark = pytest.mark.long
+
 
 def run_job(api: httpx.Client, name: str) -> None:
     """Submits a job to the example's target and waits for its result."""

@@ -18,6 +18,8 @@ from tests.observability.scene import Scene, break_down, mixed_work, scene
 from tests.observed import documented, exported, value
 from tests.waiting import until_sync
 
+pytestmark = pytest.mark.long
+
 RULES = ROOT / "deploy" / "prometheus" / "rules.yml"
 GRAFANA = ROOT / "deploy" / "grafana"
 DASHBOARD = GRAFANA / "dashboards" / "event-gateway.json"

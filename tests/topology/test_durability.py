@@ -21,6 +21,8 @@ from tests.groups import ClusterGroup, SentinelGroup, plain_client
 from tests.servers import Server
 from tests.topology.load import loading
 
+pytestmark = pytest.mark.long
+
 IDS = JobIds()
 
 
