@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+import orjson
 
 from gateway.settings import load
 from gateway.store import Store
@@ -54,6 +57,34 @@ async def test_fired_job_is_told_to_plugins_as_accepted(valkey_server: Server, n
             return ("accepted", "echo", "default") in told
 
         await until(accepted, timeout_s=4)
+
+
+async def test_commands_list_show_pause_resume_and_run(valkey_server: Server, namespace: str, tmp_path: Path) -> None:
+    more = '[schedules.nightly]\ncron = "30 2 * * *"\ntarget = "echo"\noverlap = "forbid"\npayload = { n = 1 }\n'
+    settings = settings_for(tmp_path, valkey_server.url, namespace, more=more)
+    environ = {"GATEWAY_REDIS_URL": valkey_server.url, "GATEWAY_GATEWAY_NAMESPACE": namespace}
+
+    async def command(*arguments: str, code: int = 0) -> str:
+        return await asyncio.to_thread(_gateway, tmp_path, environ, arguments, code)
+
+    async with dispatching(settings) as running:
+        store = running.client.store
+
+        async def registered() -> bool:
+            return '"nightly"' in await command("list", "--json")
+
+        await until(registered, timeout_s=20)
+        (listed,) = orjson.loads(await command("list", "--json"))["schedules"]
+        assert (listed["name"], listed["source"], listed["paused"]) == ("nightly", "file", False)
+        assert "payload" not in listed
+        assert "nightly" in await command("list")
+        assert orjson.loads(await command("show", "nightly", "--json"))["payload"] == {"n": 1}
+        await command("pause", "nightly")
+        assert (await find_schedule(store, "nightly")).paused
+        assert orjson.loads(await command("resume", "nightly", "--json"))["next_run_at"].endswith("02:30:00.000Z")
+        job_id = orjson.loads(await command("run", "nightly", "--json"))["job_id"]
+        assert (await running.client.ended(job_id)).status == "succeeded"
+        assert "no schedule named 'absent'" in await command("show", "absent", code=1)
 
 
 async def _slots(store: Store) -> list[int]:
