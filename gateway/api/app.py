@@ -51,11 +51,12 @@ def create_app(
     store: Store,
     registry: Registry,
     *,
+    http: EgressClient | None = None,
     clock: Callable[[], float] = time.time,
     close_store: bool = False,
     workers_folder: Path | None = None,
 ) -> Starlette:
-    """The gateway as an ASGI application; `clock` gives Unix seconds.
+    """The gateway as an ASGI application; `clock` gives Unix seconds, `http` sends the tests of targets.
 
     The store may be unconfigured and Redis away: routes answer 503 until it is there. While the application's
     lifespan runs it is tried for in the background, and closed at the end if `close_store`. `workers_folder` is where
@@ -71,7 +72,7 @@ def create_app(
         store=store,
         registry=registry,
         registrations=Registrations(store, registry, rng=random.Random()),  # noqa: S311 (jitter)
-        http=EgressClient(settings.egress.allow),
+        http=http or EgressClient(settings.egress.allow),
         catalog=_catalog(settings, store, registry),
         waits=Waits(store),
         events=EventFeed(store),

@@ -15,6 +15,7 @@ import uvicorn
 
 from gateway.api import create_app
 from gateway.api.server import open_store, uvicorn_config
+from gateway.egress.client import EgressClient
 from gateway.registry import Registry
 from gateway.settings import Settings, load
 from gateway.store import ClaimRequest, Store, Worker
@@ -78,14 +79,14 @@ def settings_for(directory: Path, redis_url: str, namespace: str, **environ: str
 
 
 @contextlib.asynccontextmanager
-async def running(settings: Settings) -> AsyncIterator[Running]:
-    """Serves until the block ends."""
+async def running(settings: Settings, *, http: EgressClient | None = None) -> AsyncIterator[Running]:
+    """Serves until the block ends; `http` is what it calls out with, if not as the settings have it."""
     store, registry = open_store(settings), Registry.build(settings)
     listener = socket.create_server(("127.0.0.1", 0))
     # asyncio does it for sockets that it makes itself; without it each answer waits 40 ms for an acknowledgement
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     port = listener.getsockname()[1]
-    server = QuietServer(uvicorn_config(create_app(settings, store, registry), loop="none"))
+    server = QuietServer(uvicorn_config(create_app(settings, store, registry, http=http), loop="none"))
     serving = asyncio.create_task(server.serve([listener]))
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=10) as client:

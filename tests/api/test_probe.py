@@ -10,8 +10,10 @@ import pytest
 from standardwebhooks import Webhook
 
 from gateway.client import verify_callback
+from gateway.egress.client import EgressClient
 from tests.api.running import Running, running, settings_for
 from tests.egress.receiver import Receiver, always, answer
+from tests.egress.spellings import DENIED, loopback
 from tests.servers import Server
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -81,3 +83,15 @@ async def test_probe_of_a_denied_address_sends_nothing(api: Running) -> None:
 async def test_other_executors_cannot_be_probed(api: Running) -> None:
     assert (await api.client.post("/targets/echo/test")).status_code == 409
     assert (await api.client.post("/targets/nobody/test")).status_code == 404
+
+
+async def test_probe_is_denied_however_an_address_is_spelled(
+    tmp_path: Path, valkey_server: Server, namespace: str
+) -> None:
+    settings = settings_for(tmp_path, valkey_server.url, namespace)
+    http = EgressClient(["127.0.0.2/32"], lookup=loopback)
+    async with Receiver(always(answer())) as inside, running(settings, http=http) as api:
+        for host in DENIED:
+            shown = await probe(api, f"http://{host}:{inside.port}/in")
+            assert (host, shown["outcome"], shown["error"]["type"]) == (host, "fatal", "egress_denied")
+    assert inside.connections == 0

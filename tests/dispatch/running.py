@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 from gateway.dispatch.dispatcher import Dispatcher, Stop
 from gateway.dispatch.metrics import DispatchMetrics
 from gateway.egress.client import EgressClient
+from gateway.egress.resolver import Lookup
 from gateway.jobs import Claimed, Options, Record, Submission, pack_body
 from gateway.registry import Registry
 from gateway.runner import Runner
@@ -128,11 +129,14 @@ async def client_of(settings: Settings) -> AsyncIterator[Client]:
 
 
 @contextlib.asynccontextmanager
-async def dispatching(settings: Settings, *, lease_url: str | None = None) -> AsyncIterator[Dispatching]:
-    """Runs until the block ends, then stops it at once; `lease_url` is where its leases are renewed, if elsewhere."""
+async def dispatching(
+    settings: Settings, *, lease_url: str | None = None, lookup: Lookup | None = None
+) -> AsyncIterator[Dispatching]:
+    """Runs until the block ends, then stops it at once; `lease_url` is where its leases are renewed, if elsewhere;
+    `lookup` resolves names instead of the system."""
     assert settings.redis_url is not None
     registry, metrics, stop = Registry.build(settings), CollectorRegistry(), Stop()
-    async with client_of(settings) as client, EgressClient(settings.egress.allow) as http:
+    async with client_of(settings) as client, EgressClient(settings.egress.allow, lookup=lookup) as http:
         client.store.expect_flows(registry.flows)
         client.store.expect_notices(registry.notices)
         await client.store.configure()

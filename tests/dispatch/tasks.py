@@ -146,3 +146,9 @@ async def advance(payload: dict[str, Any], attempt: Attempt[Any]) -> str:
     stage.started.set()
     await stage.go.wait()
     return "done"
+
+
+async def call_out(payload: dict[str, Any], context: Any) -> int:
+    """Calls a URL by the client that attempts have."""
+    response = await context.http.request("GET", payload["url"], timeout_s=5)
+    return int(response.status)

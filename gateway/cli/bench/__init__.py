@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 import uvloop
 
+from gateway.cli.bench import callout as callout_bench
 from gateway.cli.bench import command as command_bench
 from gateway.cli.bench import delayed as delayed_bench
 from gateway.cli.bench import depth as depth_bench
@@ -42,6 +43,14 @@ def command(jobs: Jobs = 2_000, repetitions: Repetitions = 5, redis: Redis = Non
     """One dispatcher runs no-op command jobs; beside it a bare loop with the same launcher and pipes."""
     with rig(redis) as url:
         report = _run(command_bench.measure(url, jobs=jobs, repetitions=repetitions))
+    report.show(as_json=as_json)
+
+
+@app.command()
+def callout(jobs: Jobs = 10_000, repetitions: Repetitions = 5, redis: Redis = None, as_json: AsJson = False) -> None:
+    """One dispatcher makes signed call-outs of 1 KB to a loopback sink; beside it a bare aiohttp loop."""
+    with rig(redis) as url:
+        report = _run(callout_bench.measure(url, jobs=jobs, repetitions=repetitions))
     report.show(as_json=as_json)
 
 

@@ -81,13 +81,13 @@ async def fresh_store(url: str) -> AsyncIterator[Store]:
 
 
 @contextlib.asynccontextmanager
-async def dispatcher(url: str, store: Store) -> AsyncIterator[Dispatcher]:
+async def dispatcher(url: str, store: Store, settings: Settings | None = None) -> AsyncIterator[Dispatcher]:
     """A dispatcher with default settings, leases and metrics on, running in this event loop."""
-    settings = bench_settings()
+    settings = settings or bench_settings()
     registry = Registry.build(settings)
     await registry.start()
     calm_collector()
-    async with EgressClient() as http:
+    async with EgressClient(settings.egress.allow) as http:
         it = Dispatcher(
             settings,
             store,
