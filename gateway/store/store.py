@@ -158,7 +158,7 @@ class Store:
             pinned = self.pinned_partition(target)
             place = "" if pinned is None else f"{pinned:02x}"
             await self.everywhere("notices", [target, lane, most, place])
-        for target, fields in self._flows.items():
+        for target, fields in list(self._flows.items()):
             await self.control_flow(target, fields)
 
     async def _configure(self, keyspace: Keyspace, candidate: str) -> None:
