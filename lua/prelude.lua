@@ -255,16 +255,15 @@ local EVENT_ENTRIES = 2000 -- kept at most, and a node of the stream more
 local events = {}
 
 -- Notes an event for those who follow; call it only while `followed`, so that it costs nothing else. `note` is the
--- reason of a death, or the delay in ms of a retry.
+-- reason of a death, or the delay in ms of a retry. A line each, since that is cheaper than a table; no name has a space.
 local function tell(kind, id, lane, target, attempt, note)
-  events[#events + 1] = { kind, id, lane, target, tonumber(attempt or 0), note and tostring(note) or '' }
+  events[#events + 1] = kind .. ' ' .. id .. ' ' .. lane .. ' ' .. target .. ' ' .. (attempt or 0) .. ' ' .. (note or '')
 end
 
 local function write_events()
   for first = 1, #events, EVENTS_AN_ENTRY do
-    local part = {}
-    for i = first, math.min(first + EVENTS_AN_ENTRY - 1, #events) do part[#part + 1] = events[i] end
-    call('XADD', P .. 'events', 'MAXLEN', '~', EVENT_ENTRIES, '*', 'e', cmsgpack.pack({ now_ms, part }))
+    local lines = table.concat(events, '\n', first, math.min(first + EVENTS_AN_ENTRY - 1, #events))
+    call('XADD', P .. 'events', 'MAXLEN', '~', EVENT_ENTRIES, '*', 'e', NOW .. '\n' .. lines)
   end
   call('PEXPIREAT', P .. 'events', conf[6])
 end

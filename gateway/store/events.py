@@ -14,7 +14,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import structlog
 from redis.exceptions import RedisError
 
@@ -37,7 +36,6 @@ ENTRIES = 50
 _BACKOFF_S = (0.2, 2.0)
 _WHOLE = 2**31
 _PLACE = re.compile(r"(\d{1,16})-(\d{1,20})(?:\.(\d{1,4}))?\Z", re.ASCII)
-_entry = msgspec.msgpack.Decoder(tuple[int, list[tuple[str, str, str, str, int, str]]])
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -218,9 +216,9 @@ def _events(entries: Sequence[Any], partition: int, position: list[Place]) -> li
         ms, seq = map(int, entry_id.split(b"-"))
         place = position[partition]
         behind = place.behind if (place.ms, place.seq) == (ms, seq) else 0
-        at_ms, items = _entry.decode(fields[b"e"])
-        for number, (kind, job_id, lane, target, attempt, note) in enumerate(items[behind:], behind + 1):
-            whole = number == len(items)
-            position[partition] = Place(ms, seq, _WHOLE if whole else number)
-            out.append(LiveEvent(kind, job_id, target, lane, at_ms, attempt, note, format_position(position)))
+        at_ms, *lines = fields[b"e"].decode().split("\n")
+        for number, line in enumerate(lines[behind:], behind + 1):
+            kind, job_id, lane, target, attempt, note = line.split(" ", 5)
+            position[partition] = Place(ms, seq, _WHOLE if number == len(lines) else number)
+            out.append(LiveEvent(kind, job_id, target, lane, int(at_ms), int(attempt), note, format_position(position)))
     return out

@@ -171,7 +171,7 @@ async def test_window_is_bounded_however_much_happens(api: Running) -> None:
         key = api.store.keyspaces[0].events
         pipe = api.store.client.pipeline(transaction=False)
         for _ in range(3000):
-            pipe.xadd(key, {"e": b"\x92\x01\x90"})
+            pipe.xadd(key, {"e": b"1"})
         await pipe.execute()
         await submit(api)
         assert await api.store.client.xlen(key) <= 2100
