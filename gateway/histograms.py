@@ -38,13 +38,20 @@ class Histogram(Collector):
         self._sums: dict[Any, float] = {}
 
     def observe(self, labels: Any, value: float) -> None:
+        """One observation."""
+        self.observe_many(labels, (value,))
+
+    def observe_many(self, labels: Any, values: Sequence[float]) -> None:
+        """A batch under the same labels: what it costs is a bisection each."""
         counts = self._counts.get(labels)
         if counts is None:
             labels = label_of(self._counts, labels)
             counts = self._counts.setdefault(labels, [0] * (len(self._bounds) + 1))
             self._sums.setdefault(labels, 0.0)
-        counts[bisect_left(self._bounds, value)] += 1
-        self._sums[labels] += value
+        bounds = self._bounds
+        for value in values:
+            counts[bisect_left(bounds, value)] += 1
+        self._sums[labels] += sum(values)
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
         family = HistogramMetricFamily(self._name, self._help, labels=self._labels)
@@ -65,11 +72,16 @@ class Sums(Collector):
         self._sums: dict[Any, list[float]] = {}
 
     def observe(self, labels: Any, value: float) -> None:
+        """One observation."""
+        self.observe_many(labels, (value,))
+
+    def observe_many(self, labels: Any, values: Sequence[float]) -> None:
+        """A batch under the same labels."""
         pair = self._sums.get(labels)
         if pair is None:
             pair = self._sums.setdefault(label_of(self._sums, labels), [0, 0.0])
-        pair[0] += 1
-        pair[1] += value
+        pair[0] += len(values)
+        pair[1] += sum(values)
 
     def collect(self) -> Iterator[SummaryMetricFamily]:
         family = SummaryMetricFamily(self._name, self._help, labels=self._labels)

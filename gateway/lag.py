@@ -24,17 +24,23 @@ class LoopLag(Collector):
         self.seconds = 0.0
         self.blocked = 0
         self._last = deque([0.0], maxlen=WINDOW)
+        self._due_s: float | None = None
 
     @property
     def worst_s(self) -> float:
         return max(self._last)
 
+    @property
+    def behind_s(self) -> float:
+        """How late the loop is right now."""
+        return 0.0 if self._due_s is None else max(0.0, asyncio.get_running_loop().time() - self._due_s)
+
     async def run(self) -> None:
         clock = asyncio.get_running_loop().time
         while True:
-            due_s = clock() + EVERY_S
+            self._due_s = clock() + EVERY_S
             await asyncio.sleep(EVERY_S)
-            self.seconds = max(0.0, clock() - due_s)
+            self.seconds = max(0.0, clock() - self._due_s)
             self._last.append(self.seconds)
             self.blocked += self.seconds >= BLOCKED_S
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from typing import Any
 
 import structlog
 
@@ -13,17 +14,27 @@ from gateway.settings import GatewaySettings
 def configure_logging(settings: GatewaySettings) -> None:
     """One JSON object a line, or readable lines on a terminal (`log_format = "auto"` decides by where they go)."""
     as_json = settings.log_format == "json" or (settings.log_format == "auto" and not sys.stderr.isatty())
-    renderer: structlog.types.Processor = (
-        structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    rendering: list[structlog.types.Processor] = (
+        [structlog.processors.JSONRenderer()]
+        if as_json
+        else [_plain, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
     )
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            renderer,
+            *rendering,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(settings.log_level.upper())),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
+
+
+def _plain(logger: Any, name: str, facts: structlog.types.EventDict) -> structlog.types.EventDict:
+    """Nothing that a terminal would act on: a name from outside may hold escapes. JSON escapes them by itself."""
+    for key, value in facts.items():
+        if isinstance(value, str) and key != "exception" and not value.isprintable():
+            facts[key] = value.encode("unicode_escape").decode("ascii")
+    return facts

@@ -23,6 +23,7 @@ from gateway.jobs import BUILT_IN, CALLBACK_TARGET, GONE, URL_TARGET, Claimed, O
 from gateway.registry import Registry, Target
 from gateway.results import encode_error, encode_result, error_of
 from gateway.signing import SigningKey
+from gateway.tracing.attempts import AttemptSpans, traceparent_of
 
 log = structlog.get_logger(__name__)
 
@@ -42,6 +43,7 @@ class Runner:
     http: HttpClient
     rng: random.Random = field(default_factory=random.Random)
     callouts: CallOuts = field(default_factory=CallOuts)
+    traces: AttemptSpans | None = None
     report: Callable[[Claimed, Any], None] = _ignore
     signing_keys: Callable[[], tuple[SigningKey, ...]] = tuple
     refresh: Callable[[], Awaitable[object]] | None = None
@@ -120,6 +122,7 @@ class Runner:
             config, payload = self.registry.callback_config(callback.url, callback.secret), callback.body
         elif claimed.target == URL_TARGET and options.request is not None:
             config = self.registry.url_config(options.request.url or "")
+        trace = self.traces.begin(claimed, options) if self.traces is not None else None
         job = Job(
             claimed.job_id,
             claimed.target,
@@ -128,7 +131,7 @@ class Runner:
             claimed.max_attempts,
             claimed.created_ms,
             options.tags,
-            options.traceparent,
+            str(trace) if trace is not None else traceparent_of(options),
             options.request,
         )
         timeout_s = options.timeout if options.timeout is not None else target.timeout_s
@@ -140,7 +143,7 @@ class Runner:
             token=claimed.token,
             deadline=asyncio.get_running_loop().time() + timeout_s,
             log=log,
-            http=self.callouts.client(self.http, claimed.target),
+            http=self.callouts.client(self.http, claimed.target, trace),
             cancelled=cancelled,
             report=partial(self.report, claimed),
             signing_keys=self.signing_keys(),

@@ -26,6 +26,7 @@
 --   waiting       HASH    pending jobs by lane, and by lane:target
 --   dispatcher:<id> HASH  last claim: nonce, ids
 --   dispatchers   ZSET    dispatchers by when their heartbeat runs out, in ms
+--   beats         ZSET    dispatchers by when they last showed that their loops turn, in ms
 --   idle          ZSET    dispatchers whose last claim came back short, oldest first
 --   waiters       HASH    processes that wait for a job's end, by job id: names with commas
 --   events        STREAM  what happened to jobs while somebody followed them (`followed_until`, in conf), the last few

@@ -37,6 +37,7 @@ class Server:
         tcp: bool = False,
         cluster: bool = False,
         every_slot: bool = True,
+        password: str = "",
         binary: Path | None = None,
     ) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="gwtest-", dir="/tmp"))
@@ -46,6 +47,7 @@ class Server:
         self.tcp = tcp or cluster
         self.cluster = cluster
         self.every_slot = every_slot
+        self.password = password
         self._binary = binary or server_binary()
         self.port = 0
         self.bus_port = 0
@@ -130,12 +132,20 @@ class Server:
     def client(self, *, timeout_s: float = 5.0) -> redis.Redis:
         """A plain client without retries; use it in a `with`."""
         place = {"port": self.port} if self.tcp else {"unix_socket_path": str(self.socket)}
-        return redis.Redis(**place, socket_timeout=timeout_s, retry=Retry(NoBackoff(), 0), decode_responses=True)
+        return redis.Redis(
+            **place,
+            password=self.password or None,
+            socket_timeout=timeout_s,
+            retry=Retry(NoBackoff(), 0),
+            decode_responses=True,
+        )
 
     def _launch(self) -> None:
         settings = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.directory)]
         settings += ["--unixsocket", str(self.socket), "--unixsocketperm", "700"]
         settings += ["--save", "", "--appendonly", "no"]
+        if self.password:
+            settings += ["--requirepass", self.password]
         if self.cluster:
             settings += ["--cluster-enabled", "yes", "--cluster-port", str(self.bus_port)]
             settings += ["--cluster-announce-ip", "127.0.0.1"]

@@ -24,7 +24,7 @@ from tests.store.site import LANES, LEASE_MS, Site
 FILES = sorted(lua_directory().glob("*.lua"))
 SHARED = {*PRELUDE, *(part for parts in PARTS.values() for part in parts)}
 NAMES = [file.stem for file in FILES if file.stem not in SHARED]
-NEW_WORK = {"submit", "schedule_fire", "delivery_record", "forward"}
+NEW_WORK = {"submit", "schedule_fire", "delivery_record", "forward", "probe"}
 """What must be refused when the server is full: everything else ends work, or makes room."""
 
 JOB_ID = "01a22780-5329-7d03-8458-4c0287d2a700"
@@ -60,6 +60,8 @@ GOOD: dict[str, list[Arg]] = {
     "await_end": ["p", "wait", JOB_ID],
     "upkeep": [1000, 10, 1000, 5],
     "follow": [1000],
+    "probe": [1000],
+    "beat": ["d", 1000],
     "inspect": ["low"],
     "list": ["lane:low", "up", "5", JOB_ID, 3],
     "list_queued": ["low", "t:k", "5", JOB_ID, "", 3],
@@ -110,6 +112,8 @@ NUMERIC: dict[str, Sequence[int]] = {
     "reap": (0, 1),
     "upkeep": range(4),
     "follow": (0,),
+    "probe": (0,),
+    "beat": (1,),
     "list": (4,),
     "list_queued": (5,),
     "replay": (1,),

@@ -119,6 +119,7 @@ def test_every_key_can_be_set_by_its_variable(tmp_path: Path) -> None:
         "durability": "replica",
         "log_format": "json",
         "log_level": "debug",
+        "traces_from_outside": "9/s",
         "host": "0.0.0.0",
         "dispatcher_host": "0.0.0.0",
         "allow": "10.0.0.0/8",

@@ -41,6 +41,8 @@ from gateway.store import Store
 from gateway.store.events import EventFeed
 from gateway.store.waits import Waits
 from gateway.submission import Catalog
+from gateway.tracing import open_tracing
+from gateway.transitions import Transitions
 from gateway.vitals import Vitals, process_registry
 
 NO_ROUTE = "none"
@@ -85,6 +87,10 @@ def create_app(
         journal=Journal(store),
         lag=lag,
         vitals=vitals,
+        transitions=Transitions(wanted=settings.gateway.logs_transitions),
+        tracing=open_tracing(
+            settings.otel, role="gateway", version=package.__version__, outside=settings.gateway.traces_from_outside
+        ),
         workers=Workers(own_metrics, workers_folder),
         clock=clock,
     )
@@ -135,6 +141,9 @@ async def _running(gateway: Gateway) -> AsyncIterator[None]:
         await gateway.waits.aclose()
         await gateway.events.aclose()
         await gateway.gate.aclose()
+        gateway.transitions.flush()
+        if gateway.tracing is not None:
+            await asyncio.to_thread(gateway.tracing.close)
 
 
 def _release(gateway: Gateway) -> None:

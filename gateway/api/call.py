@@ -17,6 +17,7 @@ from gateway.api.journal import Journal
 from gateway.api.metrics import ApiMetrics
 from gateway.api.rejections import Rejections
 from gateway.api.sources import Meters, Triggers
+from gateway.api.traces import RequestTrace
 from gateway.api.workers import Workers
 from gateway.egress.client import EgressClient
 from gateway.lag import LoopLag
@@ -27,6 +28,8 @@ from gateway.store import Store
 from gateway.store.events import EventFeed
 from gateway.store.waits import Waits
 from gateway.submission import Catalog
+from gateway.tracing import Tracing
+from gateway.transitions import Transitions
 from gateway.vitals import Vitals
 
 T = TypeVar("T")
@@ -56,6 +59,8 @@ class Gateway:
     journal: Journal
     lag: LoopLag
     vitals: Vitals
+    transitions: Transitions
+    tracing: Tracing | None
     workers: Workers
     clock: Callable[[], float]
 
@@ -69,6 +74,7 @@ class Call:
     receive: Receive
     client: Client = ANYONE
     store_s: float = STORE_S
+    trace: RequestTrace | None = None
 
     @property
     def headers(self) -> Headers:

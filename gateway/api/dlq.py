@@ -52,4 +52,7 @@ async def retry(call: Call) -> Reply:
         max_attempts = (body.overrides or ReplayOverrides()).max_attempts or 0
     await call.in_time(lambda: store.replay(job_id, max_attempts=max_attempts))
     found = await call.in_time(lambda: store.find(job_id))
+    call.gateway.transitions.one("job replayed", job_id=job_id, target=found.record.target, lane=found.record.lane)
+    if call.trace is not None:
+        call.trace.replayed(job_id, found.record.target, found.record.options)
     return json_reply(render_record(found.record))

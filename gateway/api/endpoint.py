@@ -13,6 +13,7 @@ from gateway.api.call import Call, Gateway
 from gateway.api.operations import ANY_METHOD, DELIVERY_METHODS, Operation
 from gateway.api.problems import Refused, problem_reply
 from gateway.api.reply import Reply, Stream, send_reply
+from gateway.api.traces import RequestTrace
 from gateway.errors import RequestError, StoreError, StoreFull
 
 log = structlog.get_logger(__name__)
@@ -34,10 +35,13 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began_s = perf_counter()
+        trace = self._trace(scope)
         try:
-            reply = await self._answer(scope, receive)
+            reply = await self._answer(scope, receive, trace)
         except ClientGone:
             return
+        if trace is not None:
+            trace.end(scope["method"], self.path, reply.status)
         self._gateway.metrics.took(self.path, perf_counter() - began_s)
         self._gateway.metrics.count_request(self.path, reply.status)
         if isinstance(reply, Stream):
@@ -47,10 +51,17 @@ class Endpoint:
         else:
             await send_reply(reply, send)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Reply | Stream:
+    def _trace(self, scope: Scope) -> RequestTrace | None:
+        """Where tracing is on, what changes something is traced; looking is not."""
+        tracing = self._gateway.tracing
+        if tracing is None or scope["method"] in ("GET", "HEAD"):
+            return None
+        return RequestTrace.enter(tracing, scope["headers"]) if scope["method"] in self.operations else None
+
+    async def _answer(self, scope: Scope, receive: Receive, trace: RequestTrace | None) -> Reply | Stream:
         try:
             operation = self._operation(scope["method"])
-            call = Call(self._gateway, scope, receive)
+            call = Call(self._gateway, scope, receive, trace=trace)
             if operation.scope is not None:
                 headers, needed = scope["headers"], operation.scope
                 call.client = await call.in_time(lambda: self._gateway.authoriser.authorise(headers, needed))

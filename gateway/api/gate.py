@@ -58,10 +58,10 @@ class StoreGate:
             self._attempt.cancel()
             await asyncio.wait([self._attempt])
 
-    async def probe(self) -> None:
-        """Raises StoreError unless Redis takes our writes now, within a second."""
+    async def probe(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """What the store answers; raises StoreError unless it does within a second."""
         await self.require()
-        await in_time(self._store.probe, PROBE_S)
+        return await in_time(ask, PROBE_S)
 
     async def _configure(self) -> None:
         try:

@@ -64,6 +64,8 @@ async def submit_matches(
 ) -> tuple[list[Submission], list[Submitted]]:
     """The jobs of a delivery, all of them or none; raises StoreError."""
     jobs = delivery_submissions(trigger.name, matches, call.gateway.catalog, now_s=now_s)
+    if call.trace is not None:
+        jobs = call.trace.stamp(jobs)
     submitted = await call.in_time(lambda: call.gateway.store.submit_together(jobs))
     if any(each.verdict == "full" for each in submitted):
         raise StoreFull("a lane is full; send the delivery again")

@@ -32,6 +32,8 @@ async def submit(call: Call) -> Reply:
     gateway = call.gateway
     now_s = gateway.clock()
     job = parse_submission(text, gateway.catalog, caller=_caller(call, with_key=True), now_s=now_s)
+    if call.trace is not None:
+        job = call.trace.stamp([job])[0]
     submitted = (await call.in_time(lambda: gateway.store.submit([job], durability)))[0]
     _raise_refused(submitted)
     announce(call, [job], [submitted], now_s=now_s)
@@ -78,6 +80,8 @@ async def submit_batch(call: Call) -> Reply:
             jobs[at] = parse_submission(item, gateway.catalog, caller=_caller(call), now_s=now_s)
         except RequestError as error:
             results[at] = {"error": describe(error)}
+    if call.trace is not None:
+        jobs = dict(zip(jobs, call.trace.stamp(list(jobs.values())), strict=True))
     submitted = await call.in_time(lambda: gateway.store.submit(list(jobs.values()), durability)) if jobs else []
     announce(call, list(jobs.values()), submitted, now_s=now_s)
     for at, each in zip(jobs, submitted, strict=True):
@@ -131,6 +135,7 @@ async def cancel(call: Call) -> Reply:
     """200 for a job that waited, 202 for one that runs and was asked to stop; WrongState if it is over."""
     store, job_id = call.gateway.store, call.path_value("job_id")
     verdict = await call.in_time(lambda: store.cancel(job_id))
+    call.gateway.transitions.one(f"job cancel{'led' if verdict == 'cancelled' else ' asked for'}", job_id=job_id)
     if verdict == "asked":
         return json_reply({"job_id": job_id, "status": "running"}, 202)
     if call.gateway.registry.listeners.listening:
@@ -142,12 +147,24 @@ async def cancel(call: Call) -> Reply:
 
 
 def announce(call: Call, jobs: list[Submission], submitted: list[Submitted], *, now_s: float) -> None:
-    """Tells the plugins of the jobs that were taken in."""
+    """Tells the log, and the plugins, of the jobs that were taken in."""
+    if call.gateway.transitions.wanted:
+        _log_accepted(call, jobs, submitted)
     registry = call.gateway.registry
     if registry.listeners.listening:
         for job, each in zip(jobs, submitted, strict=True):
             if each.verdict == "accepted":
                 registry.emit(JobEvent("accepted", each.job_id, job.target, job.lane, int(now_s * 1000)))
+
+
+def _log_accepted(call: Call, jobs: list[Submission], submitted: list[Submitted]) -> None:
+    trace = call.trace.own.trace if call.trace is not None and call.trace.own.sampled else ""
+    more: dict[str, Any] = {"trace_id": trace} if trace else {}
+    accepted = [(job, each) for job, each in zip(jobs, submitted, strict=True) if each.verdict == "accepted"]
+    for job, each in call.gateway.transitions.some_of("job accepted", accepted):
+        call.gateway.transitions.write(
+            "job accepted", job_id=each.job_id, target=job.target, lane=job.lane, client=call.client.name, **more
+        )
 
 
 def _caller(call: Call, *, with_key: bool = False) -> Caller:

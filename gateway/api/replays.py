@@ -63,6 +63,7 @@ async def start(call: Call) -> Reply:
     body, faults = decode_checked(await call.body(), ReplayBody)
     order = _order(body, faults)
     replay_id = await call.in_time(lambda: start_replay(call.gateway.store, order))
+    call.gateway.transitions.one("replay started", replay_id=replay_id, target=order.target, rate=order.rate)
     return json_reply({"replay_id": replay_id, "state": "running"}, 202)
 
 

@@ -67,6 +67,7 @@ class ClaimLoop:
         self._reserved = 0
         self._suspect_reserved = False
         self._arrived: Sequence[Claimed] = ()
+        self.turned_s: float | None = None
         # half of the slots at once, so that one half runs while the other is fetched
         self._batch = max(1, (slots.count + 1) // 2)
         self._turn = Turn(self._slot_freed)
@@ -94,7 +95,9 @@ class ClaimLoop:
 
     async def run(self) -> None:
         """Runs until cancelled; raises StoreMismatch if the data became another version's."""
+        clock = asyncio.get_running_loop().time
         while True:
+            self.turned_s = clock()
             settlements, claim = self._settlements, self._next_claim()
             if not settlements and claim is None:
                 self._start_arrived()
@@ -149,6 +152,7 @@ class ClaimLoop:
         self._turn.away = True
         try:
             while True:
+                self.turned_s = asyncio.get_running_loop().time()
                 try:
                     exchange = await self._worker.exchange(settlements, claim)
                     return self._kept(exchange) if lent else exchange

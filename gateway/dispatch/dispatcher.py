@@ -15,6 +15,8 @@ import structlog
 from gateway.dispatch.attempts import Attempts, Running
 from gateway.dispatch.blocked import Holder, LoopWatch
 from gateway.dispatch.claims import ClaimLoop
+from gateway.dispatch.endings import Ended, tell_ended
+from gateway.dispatch.endings import facts_of as job_facts_of
 from gateway.dispatch.failures import first_failure
 from gateway.dispatch.leases import Held, LeaseKeeper
 from gateway.dispatch.metrics import DispatchMetrics
@@ -27,6 +29,7 @@ from gateway.dispatch.upkeep import reap, upkeep
 from gateway.errors import StoreError
 from gateway.events import EventType, JobEvent
 from gateway.jobs import Claimed, Settlement
+from gateway.liveness import HUNG_S
 from gateway.registrations import Registrations
 from gateway.registry import Registry
 from gateway.results import error_type
@@ -35,10 +38,15 @@ from gateway.schedules import Schedule
 from gateway.settings import Settings
 from gateway.store import RetentionLimits, Store, Worker
 from gateway.store.leases import Renewed
+from gateway.store.standing import BEAT_S, beat
 from gateway.store.wake import listen
 from gateway.submission import job_facts
+from gateway.transitions import Transitions
 
 log = structlog.get_logger(__name__)
+
+TOLD_MOST = 50
+"""Reclaimed jobs whose records are looked at, of each batch."""
 
 _FLUSH_S = 5.0
 """After the drain: how long outcomes and releases may take to be written."""
@@ -84,6 +92,7 @@ class Dispatcher:
         wall_ms: Callable[[], int],
         rng: random.Random,
         dispatcher_id: str | None = None,
+        transitions: Transitions | None = None,
     ) -> None:
         self.dispatcher_id = dispatcher_id or dispatcher_name()
         self._settings = settings
@@ -94,6 +103,10 @@ class Dispatcher:
         self._metrics = metrics
         self._wall_ms = wall_ms
         self._rng = rng
+        self._traces = runner.traces
+        if self._traces is not None:
+            self._traces.dispatcher_id = self.dispatcher_id
+        self._transitions = transitions or Transitions(wanted=settings.gateway.logs_transitions)
         self._lease_ms = round(settings.gateway.lease * 1000)
         self._draining = False
         self._slots = Slots(settings.gateway.slots)
@@ -125,6 +138,11 @@ class Dispatcher:
         """Attempts under way."""
         return self._attempts.active
 
+    def idle_s(self) -> float:
+        """How long ago the claim loop that is worst off last turned; 0 before they run."""
+        now_s = asyncio.get_running_loop().time()
+        return max((now_s - loop.turned_s for loop in self._loops if loop.turned_s is not None), default=0.0)
+
     async def run(self, stop: Stop) -> None:
         """Runs until asked to stop, then drains; raises StoreMismatch if Redis holds another version's data."""
         keeper = self._lease_keeper(asyncio.get_running_loop())
@@ -144,6 +162,7 @@ class Dispatcher:
             watch.stop()
             await asyncio.to_thread(keeper.stop)
         await self._leave()
+        self._transitions.flush()
         log.info("dispatcher stopped", dispatcher=self.dispatcher_id)
 
     def _background(self) -> list[Coroutine[Any, Any, None]]:
@@ -163,11 +182,14 @@ class Dispatcher:
             self._scheduler().run(),
             self._progress.run(),
             self._registrations.run(),
+            self._beat(),
         ]
         work += [forwarder.run() for forwarder in self._forwarders.values()]
         for loop, worker in zip(self._loops, self._workers, strict=True):
             work.append(loop.run())
-            work.append(reap(worker, max_stalls=gateway.max_stalls, every_s=reap_s, rng=self._rng))
+            work.append(
+                reap(worker, max_stalls=gateway.max_stalls, every_s=reap_s, rng=self._rng, taken_back=self._taken_back)
+            )
             work.append(upkeep(worker, limits, every_s=1.0, rng=self._rng, removed=self._metrics.removed))
         return work
 
@@ -195,6 +217,10 @@ class Dispatcher:
         self._metrics.claimed(jobs)
         for job in jobs:
             self._attempts.start(job)
+        self._transitions.tell("job started", jobs, self._started_facts)
+        if self._traces is not None:
+            # after the attempts' first step, which finds out which of them are traced
+            asyncio.get_running_loop().call_soon(self._traces.received, len(jobs))
         if self._registry.listening:
             for job in jobs:
                 self._emit("started", job)
@@ -202,6 +228,8 @@ class Dispatcher:
     def _done(self, running: Running, settlement: Settlement | None) -> None:
         job = running.claimed
         self._give_back(job)
+        if self._traces is not None and self._traces.any:
+            self._traces.lost(job) if settlement is None else self._traces.done(job)
         if settlement is None:
             self._attempts.forget(job.job_id, job.token)
             return
@@ -209,25 +237,39 @@ class Dispatcher:
 
     def _settled(self, settlements: Sequence[Settlement], statuses: Sequence[str]) -> None:
         now_s = asyncio.get_running_loop().time()
+        ended: list[Ended] = []
         for settlement, status in zip(settlements, statuses, strict=True):
             running = self._attempts.forget(settlement.job_id, settlement.token)
-            if running is None:
-                continue
-            self._metrics.settled(running, settlement, now_s)
-            if status == "lost":
-                self._metrics.lost()
-                log.warning("outcome refused: the lease was lost", job_id=settlement.job_id, outcome=settlement.outcome)
-            elif status in ("dead", "retrying"):
-                self._tell(status, running.claimed, settlement)
-            if self._registry.listening and status in _EVENTS:
-                self._emit(_EVENTS[status], running.claimed, settlement=settlement)
+            if running is not None:
+                ended.append((running, settlement, status))
+        self._metrics.settled(ended, now_s)
+        if self._transitions.wanted:
+            tell_ended(self._transitions, ended, trace_of=self._trace_of)
+        if self._traces is not None and self._traces.any:
+            for running, settlement, status in ended:
+                self._traces.settled(running.claimed, settlement, status)
+        if self._registry.listening:
+            for running, settlement, status in ended:
+                if status in _EVENTS:
+                    self._emit(_EVENTS[status], running.claimed, settlement=settlement)
 
-    def _tell(self, status: str, job: Claimed, settlement: Settlement) -> None:
-        facts = {"job_id": job.job_id, "target": job.target, "attempt": job.attempt, "error": settlement.error[:500]}
-        if status == "dead":
-            log.warning("job dead", reason=settlement.shown_reason, **facts)
-        else:
-            log.info("retry scheduled", delay_ms=settlement.delay_ms, **facts)
+    def _started_facts(self, job: Claimed) -> dict[str, Any]:
+        return {"dispatcher": self.dispatcher_id, "waited_ms": job.waited_ms, **job_facts_of(job)}
+
+    def _trace_of(self, job: Claimed) -> str:
+        return self._traces.trace_of(job) if self._traces is not None else ""
+
+    async def _taken_back(self, taken: Sequence[tuple[str, str]]) -> None:
+        """Tells of jobs whose dispatchers were lost; few, so that their records can be looked at."""
+        shown = self._transitions.some_of("job reclaimed", taken)
+        if not shown and self._traces is None:
+            return
+        found = await self._store.find_many([job_id for job_id, _ in taken[:TOLD_MOST]], short=True)
+        for (job_id, status), each in zip(taken, found, strict=False):
+            if each is not None and self._traces is not None:
+                self._traces.reclaimed(job_id, each.record.target, each.record.options, status)
+        for job_id, status in shown:
+            log.warning("job reclaimed", job_id=job_id, status=status, dispatcher=self.dispatcher_id)
 
     def _give_back(self, job: Claimed) -> None:
         if job.suspect:
@@ -246,6 +288,17 @@ class Dispatcher:
     def _posted(self, partition: int) -> None:
         if (forwarder := self._forwarders.get(partition)) is not None:
             forwarder.wake()
+
+    async def _beat(self) -> None:
+        """Shows that the event loop and the claim loops turn; runs until cancelled."""
+        stuck_after_s = float(self._settings.gateway.stuck_after)
+        while True:
+            try:
+                if self.idle_s() < HUNG_S:
+                    await beat(self._store, self.dispatcher_id, stuck_after_s=stuck_after_s)
+            except StoreError as error:
+                log.debug("not shown to be alive", error=str(error))
+            await asyncio.sleep(BEAT_S)
 
     def _cancel(self, job_id: str) -> None:
         self._attempts.end(job_id, "cancelled")

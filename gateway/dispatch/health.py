@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import uvicorn
 from prometheus_client import CollectorRegistry, generate_latest
@@ -16,25 +16,40 @@ from starlette.routing import Route
 
 from gateway.errors import StoreError
 from gateway.figures import read_figures
+from gateway.lag import LoopLag
+from gateway.liveness import liveness
 from gateway.store import Store
+from gateway.store.standing import beat
 from gateway.vitals import Vitals
 
 PROBE_S = 1.0
 
 
-def health_app(store: Store, metrics: CollectorRegistry, *, vitals: Vitals, targets: Sequence[str]) -> Starlette:
-    """The three routes; `/readyz` is red while Redis takes no writes. `targets`: whose state `/metrics` tells."""
+def health_app(
+    store: Store,
+    metrics: CollectorRegistry,
+    *,
+    vitals: Vitals,
+    lag: LoopLag,
+    idle_s: Callable[[], float],
+    stuck_after_s: float,
+    targets: Sequence[str],
+) -> Starlette:
+    """The three routes. `/livez` is red while the claim loops do not turn (`idle_s`: for how long), `/readyz` while
+    Redis takes no outcomes, or nobody takes work that is due. `targets`: whose state `/metrics` tells."""
 
     async def livez(request: Request) -> Response:
-        return JSONResponse({"status": "alive"})
+        status, answer = liveness(lag, idle_s)
+        return JSONResponse(answer, status)
 
     async def readyz(request: Request) -> Response:
         try:
             async with asyncio.timeout(PROBE_S):
-                await store.probe()
+                reason = (await beat(store, "", stuck_after_s=stuck_after_s)).stuck(stuck_after_s)
         except (StoreError, TimeoutError) as error:
-            detail = str(error) or "Redis does not answer"
-            return JSONResponse({"status": "unready", "detail": detail}, status_code=503)
+            reason = str(error) or "Redis does not answer"
+        if reason:
+            return JSONResponse({"status": "unready", "reason": reason}, status_code=503)
         return JSONResponse({"status": "ready"})
 
     async def all_metrics(request: Request) -> Response:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from gateway.dispatch.attempts import Running
+from gateway.dispatch.endings import Ended
 from gateway.histograms import Counts, Histogram, Sums
-from gateway.jobs import Claimed, Settlement
+from gateway.jobs import Claimed
 from gateway.results import error_type
 
 NAMED_ERRORS = frozenset(
@@ -47,17 +47,26 @@ class DispatchMetrics:
 
     def claimed(self, jobs: Sequence[Claimed]) -> None:
         """Observes how long each waited."""
+        waits: dict[str, list[float]] = {}
         for job in jobs:
-            self._wait.observe(job.lane, job.waited_ms / 1000)
+            waits.setdefault(job.lane, []).append(job.waited_ms / 1000)
+        for lane, values in waits.items():
+            self._wait.observe_many(lane, values)
 
-    def settled(self, running: Running, settlement: Settlement, now_s: float) -> None:
-        """Observes an attempt's duration."""
-        seconds = now_s - running.started_s
-        self._duration.observe((running.claimed.lane, settlement.outcome), seconds)
-        self._by_target.observe(running.claimed.target, seconds)
-        if settlement.error:
-            kind = error_type(settlement.error)
-            self._errors.add(kind if kind in NAMED_ERRORS else "other")
+    def settled(self, ended: Sequence[Ended], now_s: float) -> None:
+        """Observes a batch: how long attempts took, what went wrong with those that failed, how many were lost."""
+        times: dict[tuple[str, str, str], list[float]] = {}
+        for running, settlement, status in ended:
+            if status == "lost":
+                self.lost()
+            job = running.claimed
+            times.setdefault((job.lane, settlement.outcome, job.target), []).append(now_s - running.started_s)
+            if settlement.error:
+                kind = error_type(settlement.error)
+                self._errors.add(kind if kind in NAMED_ERRORS else "other")
+        for (lane, outcome, target), values in times.items():
+            self._duration.observe_many((lane, outcome), values)
+            self._by_target.observe_many(target, values)
 
     def lost(self) -> None:
         """Counts an attempt whose lease was lost."""

@@ -11,6 +11,7 @@ import time
 import structlog
 
 import gateway as package
+from gateway.callouts import CallOuts
 from gateway.dispatch.collector import calm_collector
 from gateway.dispatch.dispatcher import Dispatcher, Stop
 from gateway.dispatch.health import health_app, health_server
@@ -25,6 +26,8 @@ from gateway.runner import Runner
 from gateway.settings import Settings
 from gateway.signers import signing_keys
 from gateway.store import Store
+from gateway.tracing import open_tracing
+from gateway.tracing.attempts import AttemptSpans
 from gateway.vitals import Vitals, process_registry
 
 log = structlog.get_logger(__name__)
@@ -75,7 +78,16 @@ async def _run(settings: Settings, store: Store, stop: Stop, *, redis_url: str) 
     lag, vitals = LoopLag(), Vitals("dispatcher", package.__version__)
     metrics = process_registry(lag, vitals, store.client.calls)
     async with EgressClient(settings.egress.allow) as http:
-        runner = Runner(registry, http, signing_keys=lambda: signing_keys(gateway, store))
+        tracing = open_tracing(
+            settings.otel, role="dispatcher", version=package.__version__, outside=gateway.traces_from_outside
+        )
+        runner = Runner(
+            registry,
+            http,
+            signing_keys=lambda: signing_keys(gateway, store),
+            callouts=CallOuts(tracing),
+            traces=AttemptSpans(tracing) if tracing is not None else None,
+        )
         metrics.register(runner.callouts)
         dispatcher = Dispatcher(
             settings,
@@ -90,7 +102,16 @@ async def _run(settings: Settings, store: Store, stop: Stop, *, redis_url: str) 
         await registry.start()
         calm_collector()
         targets = [*registry.targets, CALLBACK_TARGET, URL_TARGET]
-        server = health_server(health_app(store, metrics, vitals=vitals, targets=targets))
+        app = health_app(
+            store,
+            metrics,
+            vitals=vitals,
+            lag=lag,
+            idle_s=dispatcher.idle_s,
+            stuck_after_s=float(gateway.stuck_after),
+            targets=targets,
+        )
+        server = health_server(app)
         measuring = asyncio.create_task(lag.run())
         health = asyncio.create_task(server.serve([_listener(gateway.dispatcher_host, gateway.dispatcher_port)]))
         try:
@@ -100,6 +121,8 @@ async def _run(settings: Settings, store: Store, stop: Stop, *, redis_url: str) 
             measuring.cancel()
             await asyncio.gather(health, measuring, return_exceptions=True)
             await registry.aclose()
+            if tracing is not None:
+                await asyncio.to_thread(tracing.close)
 
 
 def _listener(host: str, port: int) -> socket.socket:

@@ -43,12 +43,15 @@ class Scheduler:
     async def run(self) -> None:
         """Registers what is configured, then fires what is due, until cancelled; raises StoreMismatch."""
         await self._register()
+        log.info("scheduler started", schedules=len(self.configured))
         try:
             async with asyncio.TaskGroup() as group:
                 for partition in range(self.store.partitions):
                     group.create_task(self._keep_firing(partition))
         except ExceptionGroup as failures:
             raise first_failure(failures) from failures
+        finally:
+            log.info("scheduler stopped")
 
     async def _register(self) -> None:
         delay_s = _RETRY_S[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
@@ -17,13 +17,21 @@ REAP_MOST = 500
 REMOVE_MOST = 500
 
 
-async def reap(worker: Worker, *, max_stalls: int, every_s: float, rng: random.Random) -> None:
-    """Takes back jobs whose lease ran out, about each `every_s`; runs until cancelled."""
+async def reap(
+    worker: Worker,
+    *,
+    max_stalls: int,
+    every_s: float,
+    rng: random.Random,
+    taken_back: Callable[[Sequence[tuple[str, str]]], Awaitable[None]],
+) -> None:
+    """Takes back jobs whose lease ran out, about each `every_s`, and hands ids and statuses to `taken_back`; runs until
+    cancelled."""
     while True:
         try:
             taken = await worker.reap(REAP_MOST, max_stalls=max_stalls)
-            for job_id, status in taken:
-                log.warning("job reclaimed: its dispatcher was lost", job_id=job_id, status=status)
+            if taken:
+                await taken_back(taken)
             if len(taken) == REAP_MOST:
                 continue
         except StoreError as error:

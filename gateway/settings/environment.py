@@ -29,6 +29,19 @@ PLUGINS, REDIS_URL = "GATEWAY_PLUGINS", "GATEWAY_REDIS_URL"
 URL = "GATEWAY_URL"
 """The gateway that commands speak to; it sets nothing here."""
 
+OTEL = (
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_PROTOCOL",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
+    "OTEL_SDK_DISABLED",
+    "OTEL_SERVICE_NAME",
+    "OTEL_TRACES_EXPORTER",
+    "OTEL_TRACES_SAMPLER",
+    "OTEL_TRACES_SAMPLER_ARG",
+)
+"""What decides on tracing; the SDK reads the rest of its standard variables by itself."""
+
 SHORT_NAMES = {
     "PORT": ("gateway", "port"),
     "GATEWAY_API_KEY": ("gateway", "api_key"),

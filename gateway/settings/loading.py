@@ -15,6 +15,7 @@ from gateway.errors import ConfigError
 from gateway.settings.decoding import decode, join_place
 from gateway.settings.environment import (
     CONFIG,
+    OTEL,
     Override,
     imports,
     is_module,
@@ -85,6 +86,7 @@ def load(environ: Mapping[str, str], directory: Path) -> Settings:
         targets=reader.named("targets", document.targets, read_target),
         triggers=reader.named("triggers", document.triggers, read_trigger),
         schedules=reader.named("schedules", document.schedules, read_schedule),
+        otel={name: environ[name] for name in OTEL if name in environ},
         source=source,
         directory=directory,
         secrets=reader.secrets,

@@ -12,6 +12,7 @@ from msgspec import Meta
 from gateway.durations import Duration
 from gateway.jobs import LANES
 from gateway.keys import MAX_PARTITIONS
+from gateway.limits import Rate
 from gateway.redis_url import parse_redis_url
 from gateway.secret import Secret
 from gateway.settings.checks import (
@@ -61,8 +62,15 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     max_header_bytes: Annotated[int, Meta(ge=1024, le=_MIB)] = 65536
     body_timeout: Duration = Duration(10)
     hold: Duration = Duration(60)
+    stuck_after: Duration = Duration(30)
+    traces_from_outside: Rate = Rate("10/s")
     log_format: Literal["auto", "json", "console"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @property
+    def logs_transitions(self) -> bool:
+        """Does the log level let the lines of jobs through?"""
+        return self.log_level in ("debug", "info")
 
     def __post_init__(self) -> None:
         between("lease", self.lease, "1s", "1h")
@@ -70,6 +78,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         between("idempotency_window", self.idempotency_window, "1s", "30d")
         between("body_timeout", self.body_timeout, "100ms", "10m")
         between("hold", self.hold, "0s", "10m")
+        between("stuck_after", self.stuck_after, "1s", "1h")
         check_name("namespace", self.namespace)
         check_networks("trusted_proxies", self.trusted_proxies)
         if not self.dispatcher_host:
@@ -157,8 +166,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """All that is configured. `redis_url` None means the embedded server; `plugins_only` None means every plugin;
     `imports` are the modules whose declared targets there are.
 
-    `source` is the file's name for messages, `directory` the working directory, `secrets` what the secrets of
-    targets and triggers are read from.
+    `otel` are the variables of OpenTelemetry that decide on tracing. `source` is the file's name for messages,
+    `directory` the working directory, `secrets` what the secrets of targets and triggers are read from.
     """
 
     plugins: tuple[str, ...] = ()
@@ -173,6 +182,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     targets: dict[str, TargetSettings] = {}
     triggers: dict[str, TriggerSettings] = {}
     schedules: dict[str, ScheduleSettings] = {}
+    otel: dict[str, str] = {}
     source: str = "gateway.toml"
     directory: Path = Path()
     secrets: SecretSource = SecretSource()

@@ -26,11 +26,12 @@ PARTS = {
     **dict.fromkeys(("list", "list_queued", "replay_some"), ("places",)),
     **dict.fromkeys(("lookup", "targets"), ("reasons",)),
     **dict.fromkeys(("settle", "flow_control"), ("breaker",)),
+    **dict.fromkeys(("probe", "beat"), ("standing",)),
     **dict.fromkeys(("repair_jobs", "repair_index", "repair_flows", "repair_lane"), ("repairs",)),
 }
 """What a few scripts share, and begin with after the prelude."""
 
-_REFUSED_AT_MAXMEMORY = {"submit", "schedule_fire", "delivery_record", "forward"}
+_REFUSED_AT_MAXMEMORY = {"submit", "schedule_fire", "delivery_record", "forward", "probe"}
 """Scripts that bring new work: without `allow-oom` the server refuses them when it is full, and nothing else."""
 
 

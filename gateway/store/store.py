@@ -382,22 +382,25 @@ class Store:
         )
 
     async def probe(self) -> None:
-        """Raises StoreError if half of the partitions, or more, do not take a script that writes.
+        """Raises StoreError if half of the partitions, or more, do not take a script that writes."""
+        await self.mostly("configure", [self.partitions, "", "", "", *self.lanes])
 
-        One server of a Cluster that is being failed over is no reason to take every gateway out of its balancer.
+    async def mostly(self, name: str, args: Sequence[Arg]) -> list[Any]:
+        """Calls a script in every partition: the replies of those that answer; raises StoreError if half of them do
+        not. One server of a Cluster that is being failed over is no reason to take every gateway out of its balancer.
         """
-        args: list[Arg] = [self.partitions, "", "", "", *self.lanes]
         problems: list[StoreError] = []
 
-        async def probe(keyspace: Keyspace) -> None:
+        async def ask(keyspace: Keyspace) -> Any:
             try:
-                await self._run("configure", keyspace, args)
+                return await self._run(name, keyspace, args)
             except StoreError as error:
                 problems.append(error)
 
-        await each_of(self.keyspaces, probe)
+        replies = await each_of(self.keyspaces, ask)
         if problems and 2 * len(problems) >= self.partitions:
             raise problems[0]
+        return [reply for reply in replies if reply is not None]
 
     async def everywhere(self, name: str, args: Sequence[Arg]) -> list[Any]:
         """Calls a script in every partition: the replies, in order; raises StoreError if one of them fails."""

@@ -119,7 +119,9 @@ async def test_jobs_are_503_and_the_rest_works_when_redis_is_full(tmp_path: Path
             assert int(answer.headers["retry-after"]) >= 1
             assert answer.headers["content-type"] == "application/problem+json"
             assert (await api.client.get("/jobs")).status_code == 200
-            assert (await api.client.get("/readyz")).status_code == 200
+            assert (await api.client.get("/livez")).status_code == 200
+            unready = await api.client.get("/readyz")
+            assert (unready.status_code, "memory limit" in unready.json()["reason"]) == (503, True)
 
 
 async def test_start_is_refused_when_redis_may_evict(tmp_path: Path) -> None:

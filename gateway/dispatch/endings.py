@@ -1,0 +1,67 @@
+"""The log lines of attempts that are over."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gateway.dispatch.attempts import Running
+from gateway.jobs import CALLBACK_TARGET, Claimed, Settlement
+from gateway.results import error_type
+from gateway.transitions import Transitions
+
+Ended = tuple[Running, Settlement, str]
+"""An attempt, how it ended, and the status that its job has now."""
+
+LINES = {
+    "succeeded": "job succeeded",
+    "retrying": "retry scheduled",
+    "dead": "job dead",
+    "cancelled": "job cancelled",
+    "pending": "job released",
+    "lost": "outcome refused",
+}
+"""By status."""
+
+_WARNED = frozenset({"dead", "lost"})
+
+
+def tell_ended(transitions: Transitions, ended: Sequence[Ended], *, trace_of: Callable[[Claimed], str]) -> None:
+    """A line for each of a batch, as far as there is room, kind by kind: where there is none it is only counted."""
+    for status, count in Counter([status for _, _, status in ended]).items():
+        if status in LINES:
+            room = transitions.room(LINES[status], count)
+            if room:
+                batch = [each for each in ended if each[2] == status]
+                _tell(transitions, status, batch[:room], trace_of)
+
+
+def _tell(transitions: Transitions, status: str, batch: Sequence[Ended], trace_of: Callable[[Claimed], str]) -> None:
+    for running, settlement, _ in batch:
+        job = running.claimed
+        facts = facts_of(job) | _more(settlement, status)
+        if trace := trace_of(job):
+            facts["trace_id"] = trace
+        delivered = status == "succeeded" and job.target == CALLBACK_TARGET
+        event = "callback delivered" if delivered else LINES[status]
+        transitions.write(event, warning=status in _WARNED, **facts)
+
+
+def facts_of(job: Claimed) -> dict[str, Any]:
+    """What every line of an attempt says."""
+    return {"job_id": job.job_id, "target": job.target, "lane": job.lane, "attempt": job.attempt}
+
+
+def _more(settlement: Settlement, status: str) -> dict[str, Any]:
+    """What went wrong by its type only: messages are made by users' code, and may hold anything."""
+    more: dict[str, Any] = {}
+    if settlement.error:
+        more["error"] = error_type(settlement.error)
+    if status == "retrying":
+        more["delay_ms"] = settlement.delay_ms
+    elif status == "dead":
+        more["reason"] = settlement.shown_reason
+    elif status == "lost":
+        more |= {"outcome": settlement.outcome, "why": "the lease was lost"}
+    return more

@@ -1,0 +1,168 @@
+"""The spans of a dispatcher: what becomes of the sampled jobs that it claims. Of the others it keeps nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from opentelemetry.trace import SpanKind
+
+from gateway.jobs import Claimed, Options, Settlement
+from gateway.results import error_type
+from gateway.tracing.context import TraceContext, is_sampled
+from gateway.tracing.spans import Attributes
+from gateway.tracing.tracing import Tracing
+
+_FAILED = frozenset({"retry", "dead"})
+
+
+@dataclass(slots=True)
+class _Open:
+    """An attempt that is under way: its span, its job's, and when it began."""
+
+    own: TraceContext
+    job: TraceContext
+    began_ns: int
+    done_ns: int = 0
+
+
+class AttemptSpans:
+    """The attempts under way that are traced, by job id and token."""
+
+    def __init__(self, tracing: Tracing, dispatcher_id: str = "") -> None:
+        self.dispatcher_id = dispatcher_id
+        self._tracing = tracing
+        self._open: dict[tuple[str, str], _Open] = {}
+        self._begun: list[TraceContext] = []
+
+    @property
+    def any(self) -> bool:
+        """Is any attempt traced just now?"""
+        return bool(self._open)
+
+    def begin(self, claimed: Claimed, options: Options) -> TraceContext | None:
+        """The attempt's place in its job's trace; None where that is not sampled."""
+        text = traceparent_of(options)
+        if not is_sampled(text) or (job := TraceContext.parse(text)) is None:
+            return None
+        own = self._tracing.below(job)
+        self._open[claimed.job_id, claimed.token] = _Open(own, job, self._tracing.now_ns())
+        self._begun.append(job)
+        return own
+
+    def trace_of(self, claimed: Claimed) -> str:
+        """The trace's id, for logs; empty where there is none."""
+        it = self._open.get((claimed.job_id, claimed.token))
+        return it.own.trace if it is not None else ""
+
+    def done(self, claimed: Claimed) -> None:
+        """The executor has returned; what is left is to write the outcome."""
+        it = self._open.get((claimed.job_id, claimed.token))
+        if it is not None:
+            it.done_ns = self._tracing.now_ns()
+
+    def lost(self, claimed: Claimed) -> None:
+        """The lease was lost, and whatever the attempt brings is refused."""
+        it = self._open.pop((claimed.job_id, claimed.token), None)
+        if it is not None:
+            now_ns = self._tracing.now_ns()
+            self._process(claimed, it, now_ns, {"gateway.outcome": "lost"}, error="lease_lost")
+
+    def settled(self, claimed: Claimed, settlement: Settlement, status: str) -> None:
+        """The outcome is written, or refused."""
+        it = self._open.pop((claimed.job_id, claimed.token), None)
+        if it is None:
+            return
+        now_ns = self._tracing.now_ns()
+        facts: dict[str, str | int] = {"gateway.outcome": "lost" if status == "lost" else settlement.outcome}
+        events: list[tuple[str, int, Attributes]] = [("executed", it.done_ns or now_ns, {})]
+        if status == "retrying":
+            events.append(("retry scheduled", now_ns, {"gateway.delay_ms": settlement.delay_ms}))
+        elif status == "dead":
+            facts["gateway.reason"] = settlement.shown_reason
+            events.append(("dead", now_ns, {"gateway.reason": settlement.shown_reason}))
+        else:
+            events.append(("settled", now_ns, {}))
+        error = "lease_lost" if status == "lost" else _error_of(settlement)
+        self._process(claimed, it, now_ns, facts, events=events, error=error)
+
+    def reclaimed(self, job_id: str, target: str, options: Options, status: str) -> None:
+        """A job's dispatcher was lost: who took it back says so."""
+        text = traceparent_of(options)
+        if is_sampled(text) and (job := TraceContext.parse(text)) is not None:
+            now_ns = self._tracing.now_ns()
+            facts = {"messaging.message.id": job_id, "gateway.target": target, "gateway.status": status}
+            self._tracing.spans.add(
+                f"reclaim {target}",
+                self._tracing.below(job),
+                parent=job,
+                began_ns=now_ns,
+                ended_ns=now_ns,
+                attributes=facts,
+                error="lease_expired",
+            )
+
+    def received(self, size: int) -> None:
+        """A batch was claimed, and its attempts have begun. Where some are traced it has a span of its own, which links
+        to them: no single one of the jobs is the parent of it."""
+        begun, self._begun = self._begun, []
+        if not begun:
+            return
+        now_ns = self._tracing.now_ns()
+        self._tracing.spans.add(
+            "receive",
+            self._tracing.apart(),
+            kind=SpanKind.CLIENT,
+            began_ns=now_ns,
+            ended_ns=now_ns,
+            attributes={
+                "messaging.system": "event-gateway",
+                "messaging.operation.name": "claim",
+                "messaging.operation.type": "receive",
+                "messaging.batch.message_count": size,
+                "messaging.client.id": self.dispatcher_id,
+            },
+            links=begun,
+        )
+
+    def _process(
+        self,
+        claimed: Claimed,
+        it: _Open,
+        ended_ns: int,
+        facts: Attributes,
+        *,
+        events: Sequence[tuple[str, int, Attributes]] = (),
+        error: str = "",
+    ) -> None:
+        self._tracing.spans.add(
+            f"process {claimed.target}",
+            it.own,
+            parent=it.job,
+            kind=SpanKind.CONSUMER,
+            began_ns=it.began_ns,
+            ended_ns=ended_ns,
+            attributes={
+                "messaging.system": "event-gateway",
+                "messaging.operation.name": "process",
+                "messaging.operation.type": "process",
+                "messaging.destination.name": claimed.target,
+                "messaging.message.id": claimed.job_id,
+                "messaging.client.id": self.dispatcher_id,
+                "gateway.lane": claimed.lane,
+                "gateway.attempt": claimed.attempt,
+                "gateway.waited_ms": claimed.waited_ms,
+                **facts,
+            },
+            events=events,
+            error=error,
+        )
+
+
+def traceparent_of(options: Options) -> str:
+    """That of a job; a callback's is that of the job which it tells of."""
+    return options.parent.traceparent if options.parent is not None else options.traceparent
+
+
+def _error_of(settlement: Settlement) -> str:
+    return error_type(settlement.error) or "error" if settlement.outcome in _FAILED else ""

@@ -1,0 +1,182 @@
+"""A corpus of secrets sent through every field: searched for, byte by byte, in all that observes."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from tests.e2e.installation import Installation
+from tests.observability.collector import Collector
+from tests.observability.receiver import Receiver
+from tests.observability.scene import metrics_port
+from tests.servers import Server
+from tests.waiting import until_sync
+
+API_KEY = "gwk_me_corpus0apikey0secret0x"
+CORPUS = {
+    "payload": "corpus-payload-4242424242424242",
+    "tag": "corpus-tag-hunter2",
+    "key": "corpus-key-123-45-6789",
+    "idempotency": "corpus-idempotency-s3cr3t",
+    "callback_secret": "whsec_" + base64.b64encode(b"corpus-callback-secret-padding32").decode(),
+    "callback_query": "corpus-callback-query-tok3n",
+    "target_path": "corpus-target-path-s3gment",
+    "target_header": "corpus-target-header-bearer",
+    "target_secret": "whsec_" + base64.b64encode(b"corpus-target-signing-secret-32b").decode(),
+    "trigger_secret": "corpus-trigger-secret-value",
+    "exception": "corpus-exception-message-pw",
+    "result": "corpus-result-of-a-job-pin",
+    "header": "corpus-header-cookie-value",
+    "user_agent": "corpus-user-agent-value",
+    "path": "corpus-path-in-a-request",
+    "query": "corpus-query-parameter",
+    "body": "corpus-in-a-broken-body",
+    "answer": "corpus-answer-of-a-target",
+    "redis_password": "corpus-redis-password",
+    "otlp_header": "corpus-otlp-header-token",
+    "api_key": API_KEY,
+}
+CONFIG = """
+[egress]
+allow = ["127.0.0.1/32"]
+
+[targets.leaky]
+executor = "python"
+callable = "leaky:leaky"
+retry = {{ policy = "fixed", base = "10ms", cap = "1s", max_attempts = 2 }}
+
+[targets.called]
+executor = "http"
+url = "{receiver}/500?x={target_path}"
+headers = {{ "x-token" = "{target_header}" }}
+secret = "{target_secret}"
+retry = {{ policy = "fixed", base = "10ms", cap = "1s", max_attempts = 2 }}
+
+[triggers.shop]
+verifier = "github"
+secrets = ["{trigger_secret}"]
+[[triggers.shop.routes]]
+when = "headers.\\"x-github-event\\" == 'push'"
+target = "leaky"
+"""
+TASK = """
+def leaky(payload, context):
+    if context.number == 1:
+        raise ValueError("the password is {exception} for " + str(payload))
+    return {{"value": "{result}"}}
+"""
+
+
+@pytest.fixture
+def outputs(tmp_path: Path) -> Iterator[dict[str, bytes]]:
+    """All that observes, after the corpus was sent through everything."""
+    password = CORPUS["redis_password"]
+    with Server(tcp=True, password=password) as server, Receiver() as receiver, Collector() as collector:
+        env = {
+            "GATEWAY_API_KEY": API_KEY,
+            "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
+            "OTEL_EXPORTER_OTLP_HEADERS": f"authorization={CORPUS['otlp_header']}",
+            "OTEL_BSP_SCHEDULE_DELAY": "100",
+            "GATEWAY_GATEWAY_LOG_LEVEL": "debug",
+        }
+        url = server.url.replace("redis://", f"redis://:{password}@")
+        here = Installation(tmp_path, env=env)
+        here.client.headers["authorization"] = f"Bearer {API_KEY}"
+        here.configure(more=CONFIG.format(receiver=receiver.url, **CORPUS))
+        (tmp_path / "leaky.py").write_text(TASK.format(**CORPUS))
+        try:
+            gateway = here.serve(url)
+            dispatcher = here.dispatch(url)
+            port = metrics_port(dispatcher)
+            with here.client.stream("GET", "/events") as stream:
+                lines = stream.iter_lines()
+                next(lines)
+                errors = send_corpus(here, receiver)
+                events = "\n".join(next(lines) for _ in range(30))
+            until_sync(lambda: len(collector.spans()) >= 8, timeout_s=20)
+            metrics = here.client.get("/metrics").content
+            metrics += httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False).content
+            health = b"".join(here.client.get(path).content for path in ("/readyz", "/livez"))
+            server.kill()
+            errors += here.client.get("/jobs").content + here.client.get("/readyz").content
+            assert dispatcher.stop() == 0
+            assert gateway.stop() == 0
+            yield {
+                "log of the gateway": gateway.log.read_bytes(),
+                "log of the dispatcher": dispatcher.log.read_bytes(),
+                "metrics": metrics,
+                "traces": b"".join(collector.bodies),
+                "events": events.encode(),
+                "errors": errors,
+                "health": health,
+            }
+        finally:
+            here.close()
+
+
+def send_corpus(here: Installation, receiver: Receiver) -> bytes:
+    """Jobs, deliveries and requests that hold the corpus: the answers to those that are refused."""
+    client = here.client
+    callback = {"url": f"{receiver.url}/200?t={CORPUS['callback_query']}", "secret": CORPUS["callback_secret"]}
+    whole: dict[str, Any] = {
+        "payload": {"card": CORPUS["payload"]},
+        "tags": [CORPUS["tag"]],
+        "key": CORPUS["key"],
+        "callback": callback,
+    }
+    noisy = {"cookie": CORPUS["header"], "user-agent": CORPUS["user_agent"]}
+    ids = []
+    for target in ("leaky", "called"):
+        headers = {"idempotency-key": f"{CORPUS['idempotency']}-{target}", **noisy}
+        answer = client.post("/jobs", json={"target": target, **whole}, headers=headers)
+        assert answer.status_code == 202, answer.text
+        ids.append(answer.json()["job_id"])
+    for job_id in ids:
+        here.ended(job_id)
+    client.post(f"/dlq/{ids[1]}/retry", headers=noisy)
+    refused = [
+        client.post(
+            "/hooks/shop", content=CORPUS["body"].encode(), headers={"x-hub-signature-256": "sha256=00", **noisy}
+        ),
+        client.post("/jobs", content=b'{"target":"leaky","payload":"' + CORPUS["body"].encode(), headers=noisy),
+        client.get("/jobs", headers={"authorization": "Bearer gwk_other_" + CORPUS["header"]}),
+        client.get(f"/{quote(CORPUS['path'])}?q={CORPUS['query']}", headers=noisy),
+        client.get("/jobs", params={"limit": "x" + CORPUS["query"]}),
+    ]
+    return b"".join(answer.content for answer in refused)
+
+
+def test_no_secret_is_in_anything_that_observes(outputs: dict[str, bytes]) -> None:
+    assert b"job accepted" in outputs["log of the gateway"]
+    assert b"retry scheduled" in outputs["log of the dispatcher"]
+    assert b"leaky" in outputs["metrics"]
+    assert b"process leaky" in outputs["traces"]
+    assert b"retrying" in outputs["events"]
+    found = [
+        (output, name)
+        for output, text in outputs.items()
+        for name, secret in CORPUS.items()
+        for form in forms(secret)
+        if form in text
+    ]
+    assert found == []
+
+
+def forms(secret: str) -> set[bytes]:
+    """A secret as it is, and as it would look after an encoding."""
+    raw = secret.removeprefix("whsec_").encode()
+    return {
+        secret.encode(),
+        raw,
+        base64.b64encode(raw),
+        raw.hex().encode(),
+        quote(secret).encode(),
+        json.dumps(secret)[1:-1].encode(),
+    }
