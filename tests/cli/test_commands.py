@@ -28,6 +28,7 @@ ELSEWHERE = {
     "hook-url": "tests/e2e/test_trigger_commands.py",
     "bench hooks": "docs/performance.md says how",
     "bench command": "docs/performance.md says how",
+    "bench observability": "docs/performance.md says how",
     "bench callout": "docs/performance.md says how",
     "bench throughput": "docs/performance.md says how",
     "bench delayed": "docs/performance.md says how",

@@ -16,6 +16,7 @@ from gateway.cli.bench import depth as depth_bench
 from gateway.cli.bench import flows as flows_bench
 from gateway.cli.bench import hooks as hooks_bench
 from gateway.cli.bench import memory as memory_bench
+from gateway.cli.bench import observability as observability_bench
 from gateway.cli.bench import throughput as throughput_bench
 from gateway.cli.bench.report import Report
 from gateway.cli.bench.rig import rig
@@ -64,6 +65,16 @@ def hooks(
     """One gateway process takes signed deliveries in; beside it an endpoint of the same server that only reads."""
     with rig(redis) as url:
         report = _run(hooks_bench.measure(url, deliveries=deliveries, repetitions=repetitions))
+    report.show(as_json=as_json)
+
+
+@app.command()
+def observability(
+    jobs: Jobs = 50_000, repetitions: Repetitions = 5, redis: Redis = None, as_json: AsJson = False
+) -> None:
+    """The drain of `throughput` with everything that observes it on; beside it the same with all of it off."""
+    with rig(redis) as url:
+        report = _run(observability_bench.measure(url, jobs=jobs, repetitions=repetitions))
     report.show(as_json=as_json)
 
 

@@ -9,12 +9,14 @@ import secrets
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 import structlog
 from prometheus_client import CollectorRegistry
 
+from gateway.callouts import CallOuts
 from gateway.dispatch.collector import calm_collector
 from gateway.dispatch.dispatcher import Dispatcher, Stop
 from gateway.dispatch.metrics import DispatchMetrics
@@ -26,6 +28,9 @@ from gateway.runner import Runner
 from gateway.settings import Settings, TargetSettings
 from gateway.store import Store
 from gateway.store.embedded import EmbeddedValkey
+from gateway.tracing import Tracing
+from gateway.tracing.attempts import AttemptSpans
+from gateway.transitions import Transitions
 
 NOOP, NOTE, TRUE = "noop", "note", "true"
 NARROW, PACED = "narrow", "paced"
@@ -80,10 +85,22 @@ async def fresh_store(url: str) -> AsyncIterator[Store]:
         await store.aclose()
 
 
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """How a dispatcher is observed; without one, by its metrics, and a log that lets errors through."""
+
+    metrics: DispatchMetrics
+    transitions: Transitions
+    tracing: Tracing | None = None
+
+
 @contextlib.asynccontextmanager
-async def dispatcher(url: str, store: Store, settings: Settings | None = None) -> AsyncIterator[Dispatcher]:
+async def dispatcher(
+    url: str, store: Store, settings: Settings | None = None, *, watching: Watching | None = None
+) -> AsyncIterator[Dispatcher]:
     """A dispatcher with default settings, leases and metrics on, running in this event loop."""
     settings = settings or bench_settings()
+    watching = watching or Watching(DispatchMetrics(CollectorRegistry()), Transitions(wanted=False))
     registry = Registry.build(settings)
     await registry.start()
     calm_collector()
@@ -92,9 +109,15 @@ async def dispatcher(url: str, store: Store, settings: Settings | None = None) -
             settings,
             store,
             registry=registry,
-            runner=Runner(registry, http),
+            runner=Runner(
+                registry,
+                http,
+                callouts=CallOuts(watching.tracing),
+                traces=AttemptSpans(watching.tracing) if watching.tracing is not None else None,
+            ),
             redis_url=url,
-            metrics=DispatchMetrics(CollectorRegistry()),
+            metrics=watching.metrics,
+            transitions=watching.transitions,
             wall_ms=lambda: time.time_ns() // 1_000_000,
             rng=random.Random(),  # noqa: S311 (jitter)
         )
