@@ -122,6 +122,10 @@ local ids = {}
 
 local news = false -- has there come something to claim where the walk may have been already?
 
+local function is_reference(member)
+  return member == SUSPECTS or string.byte(member) == 126
+end
+
 -- Moves a plain job whose target has gained flows since it came into its flow, if that is what it is.
 local function move(id)
   local job = load(id)
@@ -191,6 +195,41 @@ local function take(id, lane, k)
   return 'taken'
 end
 
+-- Is every job of the target in its flow that came before it had limits and whose rank is at most this one? Puts those
+-- there as far as the claim may still look for them.
+local look_most = 2 * CHUNK
+local function is_gathered(t, lane, rank)
+  local earlier = P .. 'earlier:' .. t.name
+  local from = call('HGET', earlier, lane)
+  while from and tonumber(from) < rank and look_most > 0 do
+    local found = call('ZRANGE', P .. 'lane:' .. lane, '(' .. from, '+inf', 'BYSCORE', 'LIMIT', 0, CHUNK, 'WITHSCORES')
+    look_most = look_most - CHUNK
+    local gone = {}
+    for i = 1, #found, 2 do
+      if not is_reference(found[i]) and move(found[i]) then gone[#gone + 1] = found[i] end
+    end
+    call_many('ZREM', P .. 'lane:' .. lane, gone)
+    from = #found == 2 * CHUNK and found[#found]
+    if from then
+      call('HSET', earlier, lane, from)
+    else
+      call('HDEL', earlier, lane)
+      t.earlier = t.earlier - 1
+      touch_target(t)
+    end
+  end
+  return not from or tonumber(from) >= rank
+end
+
+-- The key that is served next of a target with these keys in its ring: the first. While older jobs of that key may be
+-- in the lane still it is the one whose first job is the oldest.
+local function next_key(t, lane, ring)
+  if t.earlier == 0 or not ring[2] then return ring[1] end
+  local head = call('ZRANGE', queue_of(lane, key_node(t, ring[1])), 0, 0, 'WITHSCORES')
+  if is_gathered(t, lane, tonumber(head[2])) then return ring[1] end
+  return call('ZRANGE', P .. 'heads:' .. lane .. ':' .. t.name, 0, 0)[1]
+end
+
 local budget = 4 * n + 16
 local passed_over = {} -- targets whose first job is a suspect that may not run now
 
@@ -255,7 +294,9 @@ local function serve_target(t, lane, limit)
   if ring[1] == '' and #ring == 1 then
     serve_keyless(t, lane, limit)
   else
-    serve_key(t, lane, ring[1])
+    local name = next_key(t, lane, ring)
+    if news then return nil end
+    serve_key(t, lane, name)
   end
   if passed_over[t.name] or target_blocked(t) then return nil end
   local rank = call('ZRANGE', P .. 'heads:' .. lane .. ':' .. t.name, 0, 0, 'WITHSCORES')[2]
@@ -313,10 +354,6 @@ local function put_back(window, member, rank)
     table.insert(members, at, member)
     table.insert(ranks, at, rank)
   end
-end
-
-local function is_reference(member)
-  return member == SUSPECTS or string.byte(member) == 126
 end
 
 -- Reads at once what taking the plain jobs of a window needs.

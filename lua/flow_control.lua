@@ -47,6 +47,21 @@ local function look_at(id)
   k.running = k.running + new
   touch_key(k)
 end
+-- Jobs of it that wait already go into its flows as claims meet them, since they may be many; suspects at once.
+local function note_earlier(lane)
+  if not call('HGET', P .. 'waiting', path_of(lane, target)) then return end
+  t.earlier = t.earlier + 1
+  call('HSET', P .. 'earlier:' .. target, lane, 0)
+  local suspects = call('ZRANGE', P .. 'suspect:' .. lane, 0, -1)
+  for i = 1, #suspects do
+    local job = load(suspects[i])
+    if job and job.target == target then
+      unmake_ready(suspects[i], lane, target, job.key)
+      make_ready(suspects[i], lane, target, job.key, job.rank, true)
+    end
+  end
+end
+for i = 1, new * #LANES do note_earlier(LANES[i]) end
 local first = 0
 while new == 1 or keys_change do
   local ids = call('ZRANGE', P .. 'leases', first, first + CHUNK - 1)

@@ -7,6 +7,8 @@
 --   heads:<lane>:<target>       ZSET  the same keys by the rank of their first job
 --   flows:<lane>                ZSET  `<target>:<key>` of every queue of the lane that is not empty, all of score 0: what
 --                                     listings walk, since a blocked key is in no ring
+--   earlier:<target>            HASH  by lane: the rank up to which the jobs that came before the target had limits are
+--                                     in its flows; those above it wait in the lane itself until a claim meets them
 --   lane:<lane>                 ZSET  holds one reference `~<target>` at the least of heads
 --   due                         ZSET  holds the timers `~<target>` and `~<target>:<key>` of nodes out of tokens
 --
@@ -18,7 +20,7 @@
 -- timer, resume, another limit) evaluates it whole, so no wake-up can be lost.
 
 local TIMER_MOST = 10000000 -- us: a timer looks again at least this often, so that a changed limit is seen
-local TARGET_STATE = { 'running', 'tat', 'timer', 'turn', 'used', 'window_at', 'blocked', 'lanes' }
+local TARGET_STATE = { 'running', 'tat', 'timer', 'turn', 'used', 'window_at', 'blocked', 'lanes', 'earlier' }
 local TARGET_LIMITS = { 'concurrency', 'interval', 'burst', 'quota', 'window', 'key_concurrency', 'key_interval',
   'key_burst', 'key_quota', 'key_window', 'ordered', 'paused', 'open_until', 'breaker' }
 local KEY_STATE = { 'running', 'tat', 'timer', 'used', 'window_at', 'blocked', 'lanes', 'held' }

@@ -44,6 +44,7 @@ FAMILIES = {
     "flow",
     "flows",
     "ring",
+    "earlier",
     "heads",
     "ft",
     "fk",

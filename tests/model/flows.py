@@ -142,6 +142,7 @@ def _check_target(
     blocked = bool(target.paused or target.full() or node.timer)
     if (record.get("blocked", "0") == "1") != blocked:
         raise Broken(f"{target.name} says blocked {record.get('blocked')}, it is {blocked}")
+    _check_earlier(model, snapshot, target, record)
     stands_in = set()
     for lane in model.lanes:
         ready = {
@@ -158,6 +159,16 @@ def _check_target(
             stands_in.add(lane)
     if set(filter(None, record.get("lanes", "").split(","))) != stands_in:
         raise Broken(f"{target.name} says that it stands in {record.get('lanes')!r}, it does in {stands_in}")
+
+
+def _check_earlier(model: Model, snapshot: Snapshot, target: Target, record: dict[str, str]) -> None:
+    """What came before the target had limits lies in the lane itself only above the rank up to which it is in flows."""
+    gathered = snapshot.hash(f"earlier:{target.name}")
+    if int(record.get("earlier", 0)) != len(gathered):
+        raise Broken(f"{target.name} counts {record.get('earlier')} lanes with earlier jobs, they are {gathered}")
+    for job in model.with_status("pending"):
+        if job.plain and job.target == target.name and job.rank <= float(gathered.get(job.lane, "inf")):
+            raise Broken(f"{job.job_id} of {target.name} came earlier, and is in {job.lane} itself: {gathered}")
 
 
 def _check_breaker(snapshot: Snapshot, target: Target, record: dict[str, str]) -> None:

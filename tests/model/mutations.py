@@ -205,6 +205,16 @@ MUTATIONS = (
         "  if status == 'dead' then bury(id, job.target) end\n  notify(id, job, status, reason, result, error)\n",
     ),
     Mutation(
+        "claim: a target's earlier jobs are served when a claim meets them",
+        "  if t.earlier == 0 or not ring[2] then return ring[1] end\n",
+        "  if true then return ring[1] end\n",
+    ),
+    Mutation(
+        "flow_control: suspects wait where they came before there were limits",
+        "    if job and job.target == target then\n      unmake_ready(",
+        "    if false then\n      unmake_ready(",
+    ),
+    Mutation(
         "flow_control: what runs already is not counted",
         "t.running = t.running + new\n",
         "\n",

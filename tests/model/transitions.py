@@ -31,7 +31,8 @@ def _submit(model: Model, it: Submission, room: dict[str, int]) -> tuple[str, st
         if model.now_ms <= until_ms:
             first = model.jobs.get(first_id)
             if not (first and first.status == "dead" and idem.fingerprint.startswith("~")):
-                verdict = "duplicate" if fingerprint == idem.fingerprint else "conflict"
+                own = first_id == it.job_id  # the same call again, after its job was done and dropped
+                verdict = "conflict" if fingerprint != idem.fingerprint else "accepted" if own else "duplicate"
                 return verdict, first_id, first.status if first else "gone"
     if not it.delay_ms and room.get(it.lane, 1) <= 0:
         return "full", it.job_id, ""
@@ -175,6 +176,8 @@ def control(model: Model, name: str, fields: Mapping[str, int]) -> int:
     new = target is None
     if target is None:
         target = model.targets[name] = Target(name, {})
+        for job in model.with_status("pending"):
+            job.plain = job.plain and not (job.target == name and job.suspect)
         for job in model.with_status("running"):
             if job.target == name:
                 target.node.running += 1
