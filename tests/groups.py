@@ -21,7 +21,10 @@ from tests.servers import SLOTS, Server, free_ports
 from tests.waiting import until_sync
 
 MASTER = "jobs"
-DOWN_AFTER_MS = 500
+DOWN_AFTER_MS = 1500
+"""Sentinels first ask a server that was promoted just now after the lesser of this and 1 s: had they to have an answer
+by then, they would often replace it as well."""
+
 NODE_TIMEOUT_MS = 1000
 READY_S = 30.0
 
@@ -142,6 +145,12 @@ class SentinelGroup:
 
         until_sync(ready, timeout_s=READY_S)
 
+    def _agree(self) -> bool:
+        """Do all Sentinels, each for itself, name the same server, and does none carry out a failover?"""
+        found = [each.facts() for each in self.sentinels]
+        same = len({(facts.get("config-epoch"), facts.get("port")) for facts in found}) == 1
+        return same and all(facts.get("flags") == "master" for facts in found) and is_primary(self.primary)
+
     def fail_over(self, *, kill: bool = True) -> float:
         """Takes the primary away (or asks the Sentinels for another), and waits: seconds until one was promoted."""
         old = self.primary
@@ -163,11 +172,13 @@ class SentinelGroup:
         for sentinel in self.sentinels:
             if not sentinel.started:
                 sentinel.start()
+        # one that has not heard of the failover yet would take the old primary's return for a fault, and begin another
+        until_sync(self._agree, timeout_s=READY_S)
         primary = self.primary
         for server in self.servers:
             if not server.started:
                 server.start()
-            if server is not primary and is_primary(server):
+            if server is not primary and not _follows(server, str(primary.port)):
                 with plain_client(server.port) as client:  # the Sentinels would, but only after some 10 s
                     client.execute_command("REPLICAOF", "127.0.0.1", primary.port)
         self.await_ready()
@@ -330,11 +341,15 @@ def is_primary(server: Server) -> bool:
 
 def _in_step(server: Server, primary_port: str) -> bool:
     """Is it the primary, or a replica of it that has all that it has?"""
-    if str(server.port) == primary_port:
-        return is_primary(server)
+    return is_primary(server) if str(server.port) == primary_port else _follows(server, primary_port, linked=True)
+
+
+def _follows(server: Server, primary_port: str, *, linked: bool = False) -> bool:
+    """Is it a replica of that primary (and does it hear it)? False while it does not answer."""
     with contextlib.suppress(redis.RedisError), plain_client(server.port) as client:
         facts = client.info("replication")
-        return facts.get("master_link_status") == "up" and str(facts["master_port"]) == primary_port
+        up = facts.get("master_link_status") == "up" or not linked
+        return up and str(facts.get("master_port")) == primary_port
     return False
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import structlog
@@ -19,8 +19,15 @@ log = structlog.get_logger(__name__)
 ASK_S = 0.5
 """How long a Sentinel may take to answer; the others' answers are used without it."""
 
+LOOK_S = 1.0
+"""So often the Sentinels are asked again while all is well: a primary that was replaced while it lives takes writes
+until they have told it, some 10 s later, and everything that it took is lost then."""
+
 _PAUSE_S = 0.05
 """Between two rounds of questions at least, times a jitter, however many calls fail meanwhile."""
+
+Named = tuple[int, Address]
+"""The epoch of a Sentinel's configuration, and the primary's address in it."""
 
 
 class Primary:
@@ -30,44 +37,80 @@ class Primary:
     from the others still believes has an older one.
     """
 
-    def __init__(self, master: str, sentinels: Sequence[Client], *, rng: random.Random) -> None:
+    def __init__(self, master: str, sentinels: Sequence[Client], *, rng: random.Random, look_s: float = LOOK_S) -> None:
+        self.look_s = look_s
         self._master = master
         self._sentinels = tuple(sentinels)
         self._rng = rng
-        self._address: Address | None = None
+        self._known: Named | None = None
+        self._in_doubt = True
         self._asking = asyncio.Lock()
         self._ask_at_s = 0.0
+        self._looking: asyncio.Task[None] | None = None
 
     async def locate(self) -> Address:
         """The primary's address; raises the library's ConnectionError if no Sentinel knows it."""
         async with self._asking:
-            if self._address is None:
+            if self._known is None or self._in_doubt:
                 loop = asyncio.get_running_loop()
                 await asyncio.sleep(self._ask_at_s - loop.time())
                 self._ask_at_s = loop.time() + _PAUSE_S * self._rng.uniform(1.0, 2.0)
-                self._address = await self._ask_all()
-                log.info("primary found", master=self._master, host=self._address[0], port=self._address[1])
-            return self._address
+                self._in_doubt = False  # before the answers: a doubt that comes meanwhile is not to be lost
+                try:
+                    self._known = await self._ask_all()
+                except BaseException:
+                    self._in_doubt = True
+                    raise
+                log.info("primary found", master=self._master, host=self._known[1][0], port=self._known[1][1])
+            return self._known[1]
 
     def doubt(self) -> None:
         """Has the Sentinels asked again before the next connection is made."""
-        self._address = None
+        self._in_doubt = True
+
+    def look_again(self, replaced: Callable[[], None]) -> None:
+        """Asks the Sentinels again in the background, if they were not asked lately; `replaced` is called if they name
+        another server now."""
+        if self._looking is not None and not self._looking.done():
+            return
+        now_s = asyncio.get_running_loop().time()
+        if now_s > self._ask_at_s + self.look_s:
+            self._ask_at_s = now_s
+            self._looking = asyncio.create_task(self._look(replaced))
 
     async def aclose(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait([self._looking])
         for sentinel in self._sentinels:
             await sentinel.aclose()
 
-    async def _ask_all(self) -> Address:
+    async def _look(self, replaced: Callable[[], None]) -> None:
+        known = self._known
+        try:
+            found = await self._ask_all()
+        except ConnectionError:
+            return  # whoever needs a new connection will ask again, and say so
+        if known is None or self._in_doubt or self._known is not known:
+            return
+        # only one that was cut off from the others may have answered: what it believes is older
+        if found[0] > known[0]:
+            self._known = found
+            if found[1] != known[1]:
+                log.warning("primary replaced while it lives", master=self._master, host=found[1][0], port=found[1][1])
+                replaced()
+
+    async def _ask_all(self) -> Named:
         answers = await asyncio.gather(*(self._ask(sentinel) for sentinel in self._sentinels))
         known = [answer for answer in answers if not isinstance(answer, str)]
         if known:
-            return max(known)[1]
+            return max(known)
         raise ConnectionError(
             f"none of the {len(answers)} Sentinels names a primary called {self._master!r}: "
             f"{'; '.join(sorted({str(answer) for answer in answers}))}"
         )
 
-    async def _ask(self, sentinel: Redis) -> tuple[int, Address] | str:
+    async def _ask(self, sentinel: Redis) -> Named | str:
         """Its configuration's epoch and the primary's address, or why there is no answer.
 
         The address is asked for by itself: while a Sentinel carries a failover out, its description of the master has
@@ -102,6 +145,10 @@ class SentinelClient(Client):
         super().doubt()
         self.primary.doubt()
 
+    def replaced(self) -> None:
+        """Has every connection made anew, to the server that is the primary now."""
+        super().doubt()
+
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
         await super().aclose(close_connection_pool)
         await self.primary.aclose()
@@ -115,6 +162,7 @@ class _FollowsPrimary:
     async def connect(self) -> None:
         connection: Any = super()
         own: Any = self
+        self.client.primary.look_again(self.client.replaced)
         if not own.is_connected:
             own.host, own.port = await self.client.primary.locate()
         await connection.connect()

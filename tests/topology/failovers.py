@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import statistics
 import time
 from dataclasses import dataclass
 
@@ -23,9 +24,10 @@ PRODUCERS = 40
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One failover: jobs acknowledged and of them lost, refused tries, seconds to the promotion and from it to the next
-    acknowledgement."""
+    """One failover: jobs a second before it, jobs acknowledged in all and of them lost, refused tries, seconds to the
+    promotion and from it to the next acknowledgement."""
 
+    rate: float
     acknowledged: int
     lost: int
     refused: int
@@ -36,9 +38,11 @@ class Round:
 async def fail_over_once(group: SentinelGroup, *, rate: int, durability: Durability) -> Round:
     store = await Store.open(group.url, namespace=f"f{time.monotonic_ns()}")
     load = Load(store, "none", durability)
-    tasks = [asyncio.create_task(load.run(pause_s=PRODUCERS / rate)) for _ in range(PRODUCERS)]
+    tasks = [asyncio.create_task(load.run(every_s=PRODUCERS / rate)) for _ in range(PRODUCERS)]
     try:
+        began_s = time.monotonic()
         await load.more(rate)
+        before = rate / (time.monotonic() - began_s)
         promoted_s = await asyncio.to_thread(group.fail_over)
         at_s = time.monotonic()
         await load.more(rate // 2, timeout_s=30)
@@ -48,7 +52,7 @@ async def fail_over_once(group: SentinelGroup, *, rate: int, durability: Durabil
         await asyncio.gather(*tasks, return_exceptions=True)
     try:
         lost = await load.missing()
-        return Round(len(load.acknowledged), len(lost), len(load.refused), promoted_s, load.first_after(at_s))
+        return Round(before, len(load.acknowledged), len(lost), len(load.refused), promoted_s, load.first_after(at_s))
     finally:
         await store.aclose()
 
@@ -61,7 +65,8 @@ async def run(count: int, *, rate: int, durability: Durability) -> list[Round]:
             done = await fail_over_once(group, rate=rate, durability=durability)
             rounds.append(done)
             print(
-                f"{number:3}  acknowledged {done.acknowledged:6}  lost {done.lost:4}  refused {done.refused:5}"
+                f"{number:3}  {done.rate:5.0f} jobs/s"
+                f"  acknowledged {done.acknowledged:6}  lost {done.lost:4}  refused {done.refused:5}"
                 f"  promoted after {done.promoted_s:.2f} s  resumed after {done.resumed_s:.2f} s",
                 flush=True,
             )
@@ -80,7 +85,9 @@ def main() -> int:
     lost = sum(each.lost for each in rounds)
     slow = max(each.resumed_s for each in rounds)
     acknowledged = sum(each.acknowledged for each in rounds)
-    print(f"{len(rounds)} failovers, {acknowledged} acknowledged with {wanted.durability}: {lost} lost;", end=" ")
+    pace = statistics.median(each.rate for each in rounds)
+    print(f"{len(rounds)} failovers at {pace:.0f} jobs/s (median), {acknowledged} acknowledged", end=" ")
+    print(f"with {wanted.durability}: {lost} lost;", end=" ")
     print(f"submits resumed at most {slow:.2f} s after the promotion")
     return 1 if slow > 2 or (lost and wanted.durability == "replica") else 0
 

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 
 import pytest
 
@@ -17,6 +18,7 @@ from gateway.store import Store
 from gateway.store.sentinel import SentinelClient
 from tests.dispatch.running import Dispatching, dispatching
 from tests.groups import MASTER, SentinelGroup, plain_client
+from tests.servers import Server
 from tests.topology.load import Load, loading
 from tests.waiting import until
 
@@ -104,13 +106,23 @@ OLD, NEW = 65_001, 10_001
 """Ports; the old primary's is the greater, so that it would win where addresses are compared."""
 
 
-async def describe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, leader: bool) -> None:
-    """A Sentinel in the midst of a failover: its leader describes the old primary under the new epoch."""
-    described = OLD if leader else NEW
-    facts = ["ip", "127.0.0.1", "port", str(described), "config-epoch", "7"]
+@dataclass(slots=True)
+class Described:
+    """What a Sentinel says: its configuration's epoch, and the ports of the primary, asked for and as described."""
+
+    epoch: int
+    port: int
+    described: int
+    asked: int = 0
+
+
+async def describe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, as_: Described) -> None:
+    """A Sentinel that answers what it is told to."""
     while data := await reader.read(4096):
         for command in data.decode().upper().split("SENTINEL")[1:]:
-            words = facts if "GET-MASTER" not in command else ["127.0.0.1", str(NEW)]
+            as_.asked += 1
+            facts = ["ip", "127.0.0.1", "port", str(as_.described), "config-epoch", str(as_.epoch)]
+            words = facts if "GET-MASTER" not in command else ["127.0.0.1", str(as_.port)]
             writer.write(f"*{len(words)}\r\n".encode() + b"".join(f"${len(w)}\r\n{w}\r\n".encode() for w in words))
         if "SENTINEL" not in data.decode().upper():
             writer.write(b"+OK\r\n" * data.count(b"*"))
@@ -118,16 +130,49 @@ async def describe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *
     writer.close()
 
 
-async def test_promoted_server_is_the_primary_while_a_sentinel_still_describes_the_old_one() -> None:
+@contextlib.asynccontextmanager
+async def told_by(*sentinels: Described) -> AsyncIterator[SentinelClient]:
+    """A client that such Sentinels lead."""
     async with contextlib.AsyncExitStack() as stack:
         ports = []
-        for leader in (True, False, False):
-            server = await asyncio.start_server(functools.partial(describe, leader=leader), "127.0.0.1", 0)
+        for each in sentinels:
+            server = await asyncio.start_server(functools.partial(describe, as_=each), "127.0.0.1", 0)
             await stack.enter_async_context(server)
             ports.append(server.sockets[0].getsockname()[1])
         places = ",".join(f"127.0.0.1:{port}" for port in ports)
         client = SentinelClient.named_by(parse_redis_url(f"redis+sentinel://{places}/{MASTER}"), reply_timeout_s=1.0)
         try:
-            assert await client.primary.locate() == ("127.0.0.1", NEW)
+            yield client
         finally:
             await client.aclose()
+
+
+async def test_promoted_server_is_the_primary_while_a_sentinel_still_describes_the_old_one() -> None:
+    leader, other = Described(7, NEW, OLD), Described(7, NEW, NEW)
+    async with told_by(leader, other, other) as client:
+        assert await client.primary.locate() == ("127.0.0.1", NEW)
+
+
+async def test_primary_that_was_replaced_while_it_lives_is_left_and_nobody_cut_off_leads_back() -> None:
+    with Server(tcp=True) as old, Server(tcp=True) as new, new.client() as there:
+        said = Described(3, old.port, old.port)
+        async with told_by(said) as client:
+            client.primary.look_s = 0.05
+            await client.set("written", "before")
+            said.epoch, said.port = 4, new.port
+
+            async def moved() -> bool:
+                await client.set("written", "after")
+                return bool(there.exists("written"))
+
+            await until(moved)
+            said.epoch, said.port = 3, old.port  # what one believes that was cut off from the others
+            before = said.asked
+
+            async def asked_again() -> bool:
+                await client.set("written", "meanwhile")
+                return said.asked > before + 4
+
+            await until(asked_again)
+            await client.set("written", "at last")
+            assert there.get("written") == "at last"

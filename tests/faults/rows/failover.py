@@ -14,7 +14,7 @@ from tests.waiting import until_sync
 
 SLOTS = 6
 BOTH = 2 * SLOTS
-LOST_WITH_MEMORY = 500
+LOST_WITH_MEMORY = 100
 """What `durability = "memory"` may lose at a failover is what the replica had not got yet: a moment's jobs, or a
 moment's outcomes, whose jobs run again. Counted."""
 
