@@ -12,7 +12,7 @@ from gateway.durations import Duration
 from gateway.egress.rules import check_headers, check_url
 from gateway.errors import AttemptError, ConfigError, EgressDenied, Fatal, GatewayError, HttpError, Rejected, Retry
 from gateway.events import JobEvent
-from gateway.executor import Attempt, Executor, HttpClient, HttpResponse, Job, Payload, Result
+from gateway.executor import Attempt, Deferred, Executor, HttpClient, HttpResponse, Job, Payload, Result
 from gateway.hooks import PLUGIN_API, hookimpl
 from gateway.jobs import JobRequest
 from gateway.pulse import Pulse
@@ -29,6 +29,7 @@ __all__ = [
     "ConfigError",
     "ConfigFile",
     "Context",
+    "Deferred",
     "Delivery",
     "Duration",
     "EgressDenied",

@@ -59,6 +59,13 @@ class Result(msgspec.Struct, frozen=True):
     meta: dict[str, Any] = {}
 
 
+class Deferred(msgspec.Struct, frozen=True):
+    """The work goes on elsewhere: the job stays running, without a slot, until `POST /jobs/{id}/complete` or `/fail`
+    with the attempt's `completion_token`, or until `within_s` seconds have passed; `/heartbeat` begins those anew."""
+
+    within_s: float
+
+
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
     """What an outgoing request brought back: at most `max_body` bytes of body, the rest dropped (`truncated`)."""
@@ -113,6 +120,7 @@ class Attempt(msgspec.Struct, Generic[C]):
     cancelled: asyncio.Event
     report: Callable[[Any], None]
     signing_keys: tuple[SigningKey, ...] = ()
+    completion_token: str = ""
 
     def remaining_s(self) -> float:
         """Seconds until the deadline, never below 0; may be called from any thread."""
@@ -139,6 +147,9 @@ class Executor(ABC, Generic[C]):
     has_breaker: ClassVar[bool] = False
     """Have its targets a circuit breaker unless they say otherwise?"""
 
+    defers: ClassVar[bool] = False
+    """May its attempts end as Deferred? Then they have a `completion_token`."""
+
     remote: ClassVar[bool] = False
     """May targets be defined over the API? Only if no config can do harm on the machine that runs them."""
 
@@ -161,7 +172,7 @@ class Executor(ABC, Generic[C]):
         return None
 
     @abstractmethod
-    async def execute(self, attempt: Attempt[C]) -> Result:
+    async def execute(self, attempt: Attempt[C]) -> Result | Deferred:
         """Runs one attempt."""
 
     async def aclose(self) -> None:

@@ -203,13 +203,14 @@ class Page:
     next_cursor: str | None
 
 
-Outcome = Literal["succeeded", "retry", "dead", "released", "cancelled"]
+Outcome = Literal["succeeded", "retry", "dead", "released", "cancelled", "parked"]
 
 
 class Settlement(msgspec.Struct, frozen=True, array_like=True):
     """An attempt's outcome on its way back, in the script's order; `result` and `error` are JSON, '' for none.
 
-    The reason `gone` is `fatal`, and disables the target.
+    The reason `gone` is `fatal`, and disables the target. `parked`: the work goes on elsewhere for `delay_ms`, and
+    `reason` is the delay of a retry, in ms, should it not come to an end.
     """
 
     job_id: str

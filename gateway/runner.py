@@ -16,9 +16,10 @@ from gateway import backoff
 from gateway.backoff import RetryPolicy
 from gateway.callbacks import render
 from gateway.callouts import CallOuts
+from gateway.completion import completion_token
 from gateway.durations import MAX_S
 from gateway.errors import ConfigError, EgressDenied, Fatal, NotFound, Retry, StoreError
-from gateway.executor import Attempt, HttpClient, Job, Payload, Result
+from gateway.executor import Attempt, Deferred, HttpClient, Job, Payload, Result
 from gateway.jobs import BUILT_IN, CALLBACK_TARGET, GONE, URL_TARGET, Claimed, Options, Settlement, unpack_body
 from gateway.registry import Registry, Target
 from gateway.results import encode_error, encode_result, error_of
@@ -71,6 +72,8 @@ class Runner:
             else:
                 deadline(attempt.deadline)
                 result = await target.executor.execute(attempt)
+            if isinstance(result, Deferred):
+                return self._parked(claimed, target, options, result, attempt.completion_token)
             return _settle(claimed, "succeeded", result=encode_result(result.value))
         except Fatal as failure:
             gone = failure.gone and not claimed.target.startswith(BUILT_IN)
@@ -103,7 +106,7 @@ class Runner:
             log.warning("registered targets not read", error=str(error))
         return self.registry.target(name)
 
-    async def _in_time(self, target: Target, attempt: Attempt[Any]) -> Result:
+    async def _in_time(self, target: Target, attempt: Attempt[Any]) -> Result | Deferred:
         limit = asyncio.timeout_at(attempt.deadline)
         try:
             async with limit:
@@ -134,6 +137,7 @@ class Runner:
             str(trace) if trace is not None else traceparent_of(options),
             options.request,
         )
+        keys = self.signing_keys()
         timeout_s = options.timeout if options.timeout is not None else target.timeout_s
         return Attempt(
             job=job,
@@ -146,8 +150,15 @@ class Runner:
             http=self.callouts.client(self.http, claimed.target, trace),
             cancelled=cancelled,
             report=partial(self.report, claimed),
-            signing_keys=self.signing_keys(),
+            signing_keys=keys,
+            completion_token=_completion_token(claimed, target, keys),
         )
+
+    def _parked(self, claimed: Claimed, target: Target, options: Options, deferred: Deferred, token: str) -> Settlement:
+        if not token:
+            raise Fatal("nobody has a token to end this with: its executor has no defers = True", type="config")
+        retry_ms = self._delay_ms(claimed, _policy(options, target), _out_of_time())
+        return _settle(claimed, "parked", delay_ms=max(1, round(deferred.within_s * 1000)), reason=str(retry_ms))
 
     def _failed(self, claimed: Claimed, target: Target, options: Options, failure: Exception) -> Settlement:
         error = error_of(failure)
@@ -166,6 +177,11 @@ class Runner:
         if isinstance(failure, Retry):
             delay_s = max(delay_s, _floor_s(failure.after))
         return max(1, round(delay_s * 1000))
+
+
+def _completion_token(claimed: Claimed, target: Target, keys: tuple[SigningKey, ...]) -> str:
+    """What whoever goes on with the attempt elsewhere ends it with; empty where there is nobody, or no key."""
+    return completion_token(keys[0], claimed.job_id, claimed.token) if keys and target.executor.defers else ""
 
 
 def _policy(options: Options, target: Target) -> RetryPolicy:

@@ -122,6 +122,15 @@ local function replay_job(id, nonce, max_attempts)
   return 'replayed'
 end
 
+-- The end of work elsewhere (settle.lua): ms that a retry waits at least; 0 for a job that was not parked.
+local function unpark(id, job)
+  if not has_flag(job, 'w') then return 0 end
+  local parked = call('HGET', P .. 'j:' .. id, 'parked') or ''
+  call('HDEL', P .. 'j:' .. id, 'parked')
+  drop_flags(job, 'w')
+  return tonumber(match(parked, ' (%d+)$') or 0)
+end
+
 -- Cancels a job, as lua/cancel.lua promises; its answer.
 local function cancel_job(id, nonce)
   local jk = P .. 'j:' .. id
@@ -129,7 +138,8 @@ local function cancel_job(id, nonce)
   if not job then return 'none' end
   local status = job.status
   if status == 'cancelled' and call('HGET', jk, 'cancel') == nonce then return 'cancelled' end
-  if status == 'running' then
+  local parked = status == 'running' and has_flag(job, 'w') -- nobody of ours is at it
+  if status == 'running' and not parked then
     call('HSET', jk, 'cancel', nonce)
     add_flag(job, 'q')
     save(id, job)
@@ -138,7 +148,11 @@ local function cancel_job(id, nonce)
     if dispatcher then call('SPUBLISH', P .. 'wake:' .. dispatcher, 'cancel ' .. id) end
     return 'asked'
   end
-  if status == 'pending' then
+  if parked then
+    call('ZREM', P .. 'leases', id)
+    unpark(id, job)
+    unspend(job.target, job.key)
+  elseif status == 'pending' then
     unmake_ready(id, job.lane, job.target, job.key)
   elseif status == 'scheduled' or status == 'retrying' then
     call('ZREM', P .. 'due', id)

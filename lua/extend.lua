@@ -27,9 +27,11 @@ local deadline = text(now_ms + lease_ms)
 for i = 1, #jobs do
   local id, token = unpack(jobs[i])
   if is_held(id, token) then
-    leases[#leases + 1] = deadline
-    leases[#leases + 1] = id
     local flags = match(lines[id], '^%d+|%d*|%d*|%d*|(%a*)|', #token + 10)
+    if not find(flags, 'w', 1, true) then -- else it has a deadline of its own since, and the answer is on its way
+      leases[#leases + 1] = deadline
+      leases[#leases + 1] = id
+    end
     out[i] = find(flags, 'q', 1, true) and 2 or 1
   else
     out[i] = 0

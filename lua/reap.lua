@@ -3,7 +3,7 @@
 --
 -- KEYS  1 prefix
 -- ARGV  1 at most, 2 max stalls
--- Returns  per job 2: id, the status it has now (pending, dead, cancelled)
+-- Returns  per job 2: id, the status it has now (pending, retrying, dead, cancelled)
 local most, max_stalls = whole(ARGV[1], 0), whole(ARGV[2], 0)
 if not (most and max_stalls) then return redis.error_reply('ERR reap: at_most max_stalls') end
 
@@ -11,8 +11,23 @@ local out = {}
 local ids = call('ZRANGE', P .. 'leases', '-inf', NOW, 'BYSCORE', 'LIMIT', 0, most)
 read_lines(ids)
 
+-- The deadline of one whose work went on elsewhere has passed: a failure like another.
+local function end_parked(id, job)
+  local delay_ms = unpark(id, job)
+  local error = '{"type":"timeout","message":"no word of its end before its deadline"}'
+  if not has_flag(job, 'q') and job.attempt < tonumber(job.max) then return retry_later(id, job, delay_ms, error) end
+  unspend(job.target, job.key)
+  if has_flag(job, 'q') then
+    finish(id, job, 'cancelled', '', '', '')
+    return 'cancelled'
+  end
+  finish(id, job, 'dead', 'exhausted', '', error)
+  return 'dead'
+end
+
 -- Takes one back: the status that it has now.
 local function take_back(id, job)
+  if has_flag(job, 'w') then return end_parked(id, job) end
   local suspect = has_flag(job, 's')
   local stalls = suspect and tonumber(call('HGET', P .. 'j:' .. id, 'stalls') or 0) + 1 or 0
   unspend(job.target, job.key)

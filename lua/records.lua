@@ -9,7 +9,7 @@
 -- The rank, of which each job has one of its own, comes last, since Lua's hash of a text looks at few of its bytes, but
 -- always at the last one. The facts of a line are those that hold now; a job without flags that went well keeps them up to its lane alone.
 -- Times and delays are in ms, '' where there is none. Flags: c it has a callback, k a key, x it expires, s it is a
--- suspect, q its cancellation is asked for, o its facts are its own: no longer those that it was submitted with.
+-- suspect, q its cancellation is asked for, w its work goes on elsewhere, o its facts are its own: no longer those that it was submitted with.
 
 local FACTS = '^(%a*)|([^|]*)|([^|]*)|(%d*)|([^|]*)|(%d+)|(%d+)|(%d*)|(.*)|(%d+)$'
 local STATE = '^(%a+)|([^|]*)|(%d+)|(%d*)|(%d*)|(%d*)|(.*)$'

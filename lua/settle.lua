@@ -3,10 +3,11 @@
 --
 -- KEYS  1 prefix
 -- ARGV  1 jobs that succeeded without a result: a MessagePack array of ids and tokens in turn; 2 a batch of the others,
---       per job 7: id, token, outcome (succeeded, retry, dead, released, cancelled), delay ms, reason, result (JSON or
---       ''), error (JSON or '')
--- Returns  MessagePack, per job of the first, then of the second: the status it has now (succeeded, retrying, dead, pending, cancelled), or duplicate, or lost
-local OUTCOMES = { succeeded = true, retry = true, dead = true, released = true, cancelled = true }
+--       per job 7: id, token, outcome (succeeded, retry, dead, released, cancelled, parked), delay ms,
+--       reason, result (JSON or ''), error (JSON or ''). Parked: the work goes on elsewhere for `delay ms`, or longer by its
+--       heartbeats; `reason` is the delay of a retry should it not come to an end, in ms
+-- Returns  MessagePack, per job of the first, then of the second: the status it has now (succeeded, retrying, dead, pending, cancelled, parked), or duplicate, or lost
+local OUTCOMES = { succeeded = true, retry = true, dead = true, released = true, cancelled = true, parked = true }
 local plain, jobs = flat(1, 2), batch(2, 7)
 if not (plain and jobs) then return redis.error_reply('ERR settle takes ids and tokens, and a batch of 7 values a job') end
 for i = 1, #plain do
@@ -15,7 +16,7 @@ end
 for i = 1, #jobs do
   local id, token, outcome, delay_ms, reason, result, error = unpack(jobs[i])
   if type(id) ~= 'string' or type(token) ~= 'string' or token == '' or type(reason) ~= 'string' or type(result) ~= 'string'
-      or type(error) ~= 'string' or not OUTCOMES[outcome] or type(delay_ms) ~= 'number' or not whole(delay_ms, 0) then
+      or type(error) ~= 'string' or not OUTCOMES[outcome] or outcome == 'parked' and not whole(reason, 0) or type(delay_ms) ~= 'number' or not whole(delay_ms, 0) then
     return redis.error_reply('ERR settle: no such outcome or delay, or a value of the wrong type, for job ' .. i)
   end
 end
@@ -23,19 +24,6 @@ end
 local REASONS = { exhausted = 'exhausted', fatal = 'fatal', no_target = 'no_target', gone = 'fatal' }
 local out = {}
 local unlease = {}
-
-local function retry_later(id, job, delay_ms, error)
-  log(id, log_line('retrying', job.attempt, of_attempt(job) .. ',"delay_ms":' .. text(delay_ms) .. (error ~= '' and (',"error":' .. error) or '')))
-  job.status, job.previous, job.updated = 'retrying', text(delay_ms), NOW
-  save(id, job)
-  local t = target_node(job.target)
-  unspend(job.target, job.key, t and t.ordered == 1 and id or nil)
-  call('ZADD', P .. 'due', now_us + delay_ms * 1000, id)
-  bump('retried', job.lane, job.target)
-  if job.callback ~= '' then notify(id, job, 'retrying', '', '', error, delay_ms) end
-  if followed then tell('retrying', id, job.lane, job.target, job.attempt, text(delay_ms)) end
-  return 'retrying'
-end
 
 local function release(id, job)
   log(id, log_line('released', job.attempt, of_attempt(job)))
@@ -48,10 +36,26 @@ local function release(id, job)
   return 'pending'
 end
 
+-- The work goes on elsewhere: the job runs on without a dispatcher, its lease is its own deadline. Said again, it stays.
+-- Such a job has the flag w, and in j:<id> `parked`: ms that each sign of life gives it, and ms of the retry's delay.
+local function park(id, job, within_ms, retry_ms)
+  if has_flag(job, 'w') then return 'parked' end
+  judge(job.target, id, false, '')
+  call('HSET', P .. 'j:' .. id, 'parked', text(within_ms) .. ' ' .. retry_ms)
+  add_flag(job, 'w')
+  add_flag(job, 'o')
+  save(id, job)
+  call('ZADD', P .. 'leases', now_ms + within_ms, id)
+  log(id, log_line('parked', job.attempt, of_attempt(job)))
+  return 'parked'
+end
+
 -- Any end of an attempt; the status that the job has now.
 local function settle(id, outcome, delay_ms, reason, result, error)
   local job = load(id)
-  if has_flag(job, 'q') and (outcome == 'retry' or outcome == 'released') then outcome = 'cancelled' end
+  if has_flag(job, 'q') and (outcome == 'retry' or outcome == 'released' or outcome == 'parked') then outcome = 'cancelled' end
+  if outcome == 'parked' then return park(id, job, delay_ms, reason) end
+  delay_ms = math.max(delay_ms, unpark(id, job))
   if outcome == 'retry' and job.attempt >= tonumber(job.max) then outcome, reason = 'dead', 'exhausted' end
   local died_of = outcome == 'dead' and reason
   if outcome == 'retry' or died_of == 'exhausted' then
@@ -117,11 +121,14 @@ for i = 1, #plain, 2 do settle_plain(plain[i], plain[i + 1]) end
 for i = 1, #jobs do
   local id, token, outcome, delay_ms, reason, result, error = unpack(jobs[i])
   if is_held(id, token) then
-    answer(id, settle(id, outcome, delay_ms, reason, result, error))
+    local status = settle(id, outcome, delay_ms, reason, result, error)
+    answer(id, status)
+    if status == 'parked' then unlease_n = unlease_n - 1 end -- its lease is its deadline
   else
     refuse(lines[id], token)
   end
 end
+unlease[unlease_n + 1] = nil
 call_many('ZREM', P .. 'leases', unlease)
 flush_breakers()
 commit()

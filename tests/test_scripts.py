@@ -73,6 +73,7 @@ GOOD: dict[str, list[Arg]] = {
     "flow_control": ["t", "concurrency", 2],
     "lane_control": ["low", 1],
     "target_put": ["t", "{}", 10],
+    "heartbeat": [JOB_ID, "1:d.1", ""],
     "notices": ["ops", "low", 5, "00"],
     "target_remove": ["t"],
     "signing_rotate": ["whsk_x", 1000, 4],

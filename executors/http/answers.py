@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from gateway import Fatal, HttpResponse, Result, Retry
+from gateway import Deferred, Fatal, HttpResponse, Result, Retry
 
 from .config import HttpConfig
 from .pauses import asked_pause_s
@@ -18,13 +18,15 @@ SAFE_BRACKETS = 250
 """A text with no more opening brackets than this cannot be nested deeper than orjson writes (254)."""
 
 
-def judge(response: HttpResponse, config: HttpConfig, *, now_s: float) -> Result:
-    """The result of a success; raises Retry or Fatal.
+def judge(response: HttpResponse, config: HttpConfig, *, now_s: float) -> Result | Deferred:
+    """The result of a success, or Deferred where the work goes on elsewhere; raises Retry or Fatal.
 
     Of the configured sets fatal goes before success, and that before retry; what is in none is fatal.
     """
     status = response.status
     if status not in parse_statuses(config.fatal_statuses) and status in parse_statuses(config.success_statuses):
+        if status == 202 and _says_true(response, "gateway-async"):
+            return Deferred(float(config.long_work))
         return Result(_value(response), meta={"status": status, "truncated": response.truncated})
     raise _failure(response, config, now_s)
 

@@ -26,6 +26,7 @@ SECRET_BYTES = range(24, 65)
 
 MAX_PREVIOUS = 8
 CONNECT_TIMEOUT_S = (0.05, 60.0)
+LONG_WORK_S = (1.0, 30 * 86400.0)
 MAX_ATTRIBUTE = 256
 
 
@@ -56,6 +57,7 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     retry_statuses: tuple[int | str, ...] = DEFAULT_RETRY
     fatal_statuses: tuple[int | str, ...] = ()
     connect_timeout: Duration = Duration(5.0)
+    long_work: Duration = Duration(3600.0)
     ca: Secret | None = None
     client_cert: ConfigFile | None = None
     client_key: ConfigFile | None = None
@@ -68,6 +70,7 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         self._check_auth()
         self._check_statuses()
         _between("connect_timeout", self.connect_timeout, CONNECT_TIMEOUT_S)
+        _between("long_work", self.long_work, LONG_WORK_S)
         if self.client_key is not None and self.client_cert is None:
             raise FieldFault("client_key", "goes with client_cert; give both, or the certificate's file with its key")
         if self.ca is not None:

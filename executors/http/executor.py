@@ -8,6 +8,7 @@ from typing import Any
 
 from gateway import (
     Attempt,
+    Deferred,
     EgressDenied,
     Executor,
     Fatal,
@@ -33,6 +34,7 @@ class HttpExecutor(Executor[HttpConfig]):
     Config = HttpConfig
     has_flow = True
     has_breaker = True
+    defers = True
     remote = True
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
@@ -50,7 +52,7 @@ class HttpExecutor(Executor[HttpConfig]):
         """Raises FieldFault unless the target's `job_may` allows it."""
         check_request(config, request)
 
-    async def execute(self, attempt: Attempt[HttpConfig]) -> Result:
+    async def execute(self, attempt: Attempt[HttpConfig]) -> Result | Deferred:
         """Succeeds on 2xx; a JSON answer is the result, else its text, else None."""
         config = attempt.config
         try:
@@ -79,6 +81,8 @@ class HttpExecutor(Executor[HttpConfig]):
         headers = list(request.headers)
         if job.traceparent:
             headers.append(("traceparent", job.traceparent))
+        if attempt.completion_token:
+            headers.append(("gateway-token", attempt.completion_token))
         headers += (
             ("gateway-job-id", job.job_id),
             ("gateway-attempt", str(attempt.number)),

@@ -156,6 +156,20 @@ class CancelAnswer(_Model):
     status: Literal["cancelled", "running"]
 
 
+class Ended(_Model):
+    """What became of a job by a word from elsewhere."""
+
+    job_id: str
+    status: Status
+
+
+class Beaten(_Model):
+    """By when the next sign of life, or the end, must come."""
+
+    job_id: str
+    deadline: datetime
+
+
 class DeliveryJob(_Model):
     """A job that a delivery became."""
 

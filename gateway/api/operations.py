@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.api import (
+    completion,
     dlq,
     events,
     health,
@@ -75,6 +76,7 @@ _EVENTS_QUERY = {
     "lane": "of this lane only",
     "job_id": "of this job only",
 }
+_TOKEN = {"gateway-token": "the token that came with the attempt, instead of token in the body"}
 _SUBMITTED = {202: models.Accepted, 200: (models.Accepted, models.JobRecord)}
 _SUBMIT_HEADERS = {
     "Idempotency-Key": "instead of idempotency_key in the body",
@@ -99,6 +101,18 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "DELETE", "/jobs/{job_id}", jobs.cancel, "submit", "Cancel a job",
         {200: models.CancelAnswer, 202: models.CancelAnswer},
+    ),
+    Operation(
+        "POST", "/jobs/{job_id}/complete", completion.complete, None, "End work that went on elsewhere, by its token",
+        {200: models.Ended}, completion.CompleteBody, body_required=False, headers=_TOKEN,
+    ),
+    Operation(
+        "POST", "/jobs/{job_id}/fail", completion.fail, None, "Say that work elsewhere has failed, by its token",
+        {200: models.Ended}, completion.FailBody, body_required=False, headers=_TOKEN,
+    ),
+    Operation(
+        "POST", "/jobs/{job_id}/heartbeat", completion.beat, None, "Begin its deadline anew, by its token",
+        {200: models.Beaten}, completion.HeartbeatBody, body_required=False, headers=_TOKEN,
     ),
     Operation("GET", "/jobs/{job_id}/status", jobs.show_status, "read", "A job's state", {200: models.JobStatus}),
     Operation("GET", "/jobs/{job_id}/events", jobs.show_events, "read", "A job's timeline", {200: models.Timeline}),

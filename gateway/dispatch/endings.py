@@ -20,6 +20,7 @@ LINES = {
     "dead": "job dead",
     "cancelled": "job cancelled",
     "pending": "job released",
+    "parked": "job parked",
     "lost": "outcome refused",
 }
 """By status."""

@@ -126,12 +126,15 @@ _OF_THE_ATTEMPT = frozenset({"at", "type", "attempt", "started", "dispatcher"})
 
 def _timeline(record: Record, lines: list[dict[str, Any]]) -> list[Entry]:
     entries = [Entry("accepted", record.created_ms, 0, {})]
+    told: tuple[int, int | None] = (0, None)  # the start that was last told of: an attempt may have several lines
     for line in lines:
         facts = {name: value for name, value in line.items() if name not in _OF_THE_ATTEMPT}
-        if "started" in line:
+        if "started" in line and told != (line["attempt"], line["started"]):
+            told = line["attempt"], line["started"]
             entries.append(Entry("started", line["started"], line["attempt"], {"dispatcher": line["dispatcher"]}))
         entries.append(Entry(line["type"], line["at"], line["attempt"], facts))
-    if record.status in (Status.RUNNING, Status.SUCCEEDED) and record.started_ms is not None:
+    untold = record.started_ms is not None and told != (record.attempts, record.started_ms)
+    if record.status in (Status.RUNNING, Status.SUCCEEDED) and record.started_ms is not None and untold:
         entries.append(Entry("started", record.started_ms, record.attempts, {"dispatcher": record.dispatcher}))
     if record.status == Status.SUCCEEDED and record.finished_ms is not None:
         entries.append(Entry("succeeded", record.finished_ms, record.attempts, {}))

@@ -25,7 +25,9 @@ PARTS = {
     **dict.fromkeys(("submit", "schedule_fire", "forward"), ("intake",)),
     **dict.fromkeys(("list", "list_queued", "replay_some"), ("places",)),
     **dict.fromkeys(("lookup", "targets"), ("reasons",)),
-    **dict.fromkeys(("settle", "flow_control"), ("breaker",)),
+    **dict.fromkeys(("flow_control",), ("breaker",)),
+    "settle": ("breaker", "retries"),
+    "reap": ("retries",),
     **dict.fromkeys(("probe", "beat"), ("standing",)),
     **dict.fromkeys(("repair_jobs", "repair_index", "repair_flows", "repair_lane"), ("repairs",)),
 }

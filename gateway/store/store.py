@@ -334,7 +334,7 @@ class Store:
     async def cancel(self, job_id: str) -> Literal["cancelled", "asked"]:
         """Cancels a waiting job at once, asks for it where it runs; raises NotFound, or WrongState if it is over."""
         args = [job_id, secrets.token_hex(8)]
-        verdict: str = (await self._repeatable("cancel", self._keyspace(job_id), args)).decode()
+        verdict: str = (await self._repeatable("cancel", self.keyspace_of(job_id), args)).decode()
         if verdict == "none":
             raise NotFound(f"no job with the id {job_id!r}")
         if verdict == "over":
@@ -347,7 +347,7 @@ class Store:
         Raises NotFound, or WrongState if it is not dead.
         """
         args: list[Arg] = [secrets.token_hex(8), max_attempts, job_id]
-        verdict = (await self._repeatable("replay", self._keyspace(job_id), args))[0].decode()
+        verdict = (await self._repeatable("replay", self.keyspace_of(job_id), args))[0].decode()
         if verdict == "none":
             raise NotFound(f"no job with the id {job_id!r}")
         if verdict == "not_dead":
@@ -424,7 +424,8 @@ class Store:
     def _partition(self, job_id: str) -> int:
         return partition_of(job_id, self.partitions)
 
-    def _keyspace(self, job_id: str) -> Keyspace:
+    def keyspace_of(self, job_id: str) -> Keyspace:
+        """Where a job lies; raises NotFound if it is no job id."""
         return self.keyspaces[self._partition(job_id)]
 
 

@@ -31,7 +31,7 @@ import pytest
 import structlog
 
 from gateway.errors import AttemptError, Fatal, GatewayError, Retry
-from gateway.executor import Attempt, Executor, HttpClient, HttpResponse, Job, Payload, Result
+from gateway.executor import Attempt, Deferred, Executor, HttpClient, HttpResponse, Job, Payload, Result
 from gateway.keys import JobIds
 
 C = TypeVar("C", bound=msgspec.Struct)
@@ -238,7 +238,7 @@ class ExecutorContract:
     async def test_aclose_without_start_does_nothing(self, executor: Executor[Any]) -> None:
         await executor.aclose()
 
-    async def _run(self, executor: Executor[Any], config: msgspec.Struct) -> Result:
+    async def _run(self, executor: Executor[Any], config: msgspec.Struct) -> Result | Deferred:
         async with asyncio.timeout(self.answer_within_s):
             return await executor.execute(make_attempt(config, self.payload, timeout_s=self.answer_within_s))
 
@@ -258,7 +258,7 @@ class ExecutorContract:
             await self._run(executor, config)
         return caught.value
 
-    async def _begin(self, executor: Executor[Any], config: msgspec.Struct) -> asyncio.Task[Result]:
+    async def _begin(self, executor: Executor[Any], config: msgspec.Struct) -> asyncio.Task[Result | Deferred]:
         """A task whose attempt is under way."""
         task = asyncio.ensure_future(executor.execute(make_attempt(config, self.payload, timeout_s=60.0)))
         await asyncio.wait({task}, timeout=self.started_within_s)

@@ -18,7 +18,10 @@ from gateway.jobs import Settlement
 from gateway.signing import SigningKey
 from tests.api.running import Running, claim
 
-OPEN = {"/hooks/{trigger}", "/livez", "/readyz", "/ready", "/health"}
+BY_TOKEN = {f"/jobs/{{job_id}}/{way}" for way in ("complete", "fail", "heartbeat")}
+"""The token of an attempt says who may: test_completion.py."""
+
+OPEN = {"/hooks/{trigger}", "/livez", "/readyz", "/ready", "/health", *BY_TOKEN}
 
 
 async def test_every_route_of_the_application_has_a_scope_or_is_known_to_be_open(api: Running) -> None:

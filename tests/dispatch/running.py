@@ -22,6 +22,7 @@ from gateway.jobs import Claimed, Options, Record, Submission, pack_body
 from gateway.registry import Registry
 from gateway.runner import Runner
 from gateway.settings import Settings, load
+from gateway.signers import signing_keys
 from gateway.store import Store, Worker
 from tests.waiting import until
 
@@ -144,7 +145,7 @@ async def dispatching(
             settings,
             client.store,
             registry=registry,
-            runner=Runner(registry, http),
+            runner=Runner(registry, http, signing_keys=lambda: signing_keys(settings.gateway, client.store)),
             redis_url=lease_url or settings.redis_url.reveal(),
             metrics=DispatchMetrics(metrics),
             wall_ms=lambda: time.time_ns() // 1_000_000,

@@ -55,7 +55,9 @@ def attempt(
 async def run(http: EgressClient, data: bytes, *, executor: HttpExecutor | None = None) -> Result:
     """What an attempt makes of an answer."""
     async with Receiver(always(data)) as receiver:
-        return await (executor or HttpExecutor()).execute(attempt(http, HttpConfig(url=receiver.url)))
+        result = await (executor or HttpExecutor()).execute(attempt(http, HttpConfig(url=receiver.url)))
+    assert isinstance(result, Result)
+    return result
 
 
 async def sent(

@@ -80,13 +80,13 @@ def _check_record(job: Job, record: dict[str, str]) -> None:
         get("status"), get("lane"), get("target"), get("key", ""), get("rank"), get("attempt"), get("max"),
         get("token", ""), get("suspect", ""), get("stalls", "0"), get("cancel", ""), get("reason", ""),
         get("previous", "0"), get("callback", ""), get("callback_id", ""), get("replay", ""),
-        get("expires", "0"),
+        get("expires", "0"), get("parked", ""), get("elsewhere", ""),
     )  # fmt: skip
     right = (
         job.status, job.lane, job.target, job.key, str(job.rank), str(job.attempt), str(job.max_attempts),
         job.token, "1" if job.suspect else "", str(job.stalls), job.cancel, job.reason,
         str(job.previous_ms), job.callback, job.callback_id, job.replay,
-        str(job.expires_ms),
+        str(job.expires_ms), job.parked, "1" if job.within_ms else "",
     )  # fmt: skip
     if there != right:
         raise Broken(f"{job.job_id} is stored as {there}, it is {right}")

@@ -11,7 +11,7 @@ from gateway.jobs import Outcome
 from tests.model.transitions import Retention
 
 INDEX = st.integers(0, 63)
-VICTIMS = st.sampled_from(("held", "retrying", "pending", "scheduled", "running", "any"))
+VICTIMS = st.sampled_from(("held", "parked", "retrying", "pending", "scheduled", "running", "any"))
 """Whom a cancellation is for, if there is one."""
 
 MOSTLY = st.sampled_from((True, True, True, False))
@@ -87,7 +87,17 @@ class Ending(NamedTuple):
     bogus: bool
 
 
-_OUTCOMES: tuple[Outcome, ...] = ("retry", "succeeded", "retry", "dead", "released", "retry", "succeeded", "cancelled")
+_OUTCOMES: tuple[Outcome, ...] = (
+    "retry",
+    "succeeded",
+    "retry",
+    "dead",
+    "released",
+    "retry",
+    "succeeded",
+    "cancelled",
+    "parked",
+)
 ENDINGS = st.builds(
     Ending,
     INDEX,
@@ -99,6 +109,9 @@ ENDINGS = st.builds(
 
 DISPATCHERS = st.sampled_from(("d1", "d2", "d3"))
 CLAIM_SIZES = st.sampled_from((20, 1, 2, 5, 20))
+PARKED_MS = st.sampled_from((400, 2_000, 20_000))
+"""How long work may go on elsewhere."""
+
 ASIDES = st.sampled_from(("leave", "look", "forget", "upkeep", "upkeep", "extend", "extend", "pause"))
 LEASES_MS = st.sampled_from((500, 5_000))
 REAP_MOST = st.sampled_from((1000, 1000, 1))

@@ -103,6 +103,9 @@ class Driver:
         args: list[Arg] = [name, lease_ms, heartbeat_ms, msgspec.msgpack.encode(held)]
         self._step("extend", args, lambda: transitions.extend(self.model, name, held, lease_ms, heartbeat_ms), list)
 
+    def heartbeat(self, job_id: str, token: str) -> None:
+        self._step("heartbeat", [job_id, token, ""], lambda: transitions.heartbeat(self.model, job_id, token), int)
+
     def reap(self, most: int, max_stalls: int) -> None:
         self._step("reap", [most, max_stalls], lambda: transitions.reap(self.model, most, max_stalls), _pairs)
 

@@ -45,6 +45,15 @@ class Job:
     finished_ms: int = 0
     replay: str = ""
     callback_id: str = ""
+    within_ms: int = 0
+    """What a sign of life gives it, while its work goes on elsewhere; 0 while it does not."""
+    least_ms: int = 0
+    """What a retry waits then, at least."""
+
+    @property
+    def parked(self) -> str:
+        """As its record has it."""
+        return f"{self.within_ms} {self.least_ms}" if self.within_ms else ""
 
     @property
     def rank_class(self) -> int:

@@ -100,12 +100,29 @@ class Life(RuleBasedStateMachine):
     def settle_all(self, ending: Ending) -> None:
         self._settle([_settlement(job, ending) for job in self.any_with("running")])
 
+    @precondition(lambda self: bool(self.any_with("running")))
+    @rule(which=draws.INDEX, within_ms=draws.PARKED_MS, least_ms=st.sampled_from((0, 900)))
+    def park(self, which: int, within_ms: int, least_ms: int) -> None:
+        """A target answers that its work goes on elsewhere."""
+        running = self.any_with("running")
+        job = running[which % len(running)]
+        self._settle([Settlement(job.job_id, job.token, "parked", within_ms, str(least_ms))])
+
+    @precondition(lambda self: bool(self.jobs))
+    @rule(which=draws.INDEX, bogus=st.sampled_from((False, False, False, True)))
+    def beat(self, which: int, bogus: bool) -> None:
+        """A sign of life from elsewhere, of a job for which there is one if there is any."""
+        jobs = [job for job in self.jobs if job.within_ms] or self.jobs
+        job = jobs[which % len(jobs)]
+        self.driver.heartbeat(job.job_id, "1:d9.9" if bogus else job.token or "1:d9.9")
+
     @precondition(lambda self: bool(self.jobs))
     @rule(which=draws.INDEX, victim=draws.VICTIMS)
     def cancel(self, which: int, victim: str) -> None:
         targets = self.driver.model.targets.values()
         held = {node.held for target in targets for node in target.keys.values()}
-        jobs = [job for job in self.jobs if job.status == victim or (victim == "held" and job.job_id in held)]
+        special = {"held": held, "parked": {job.job_id for job in self.jobs if job.within_ms}}
+        jobs = [job for job in self.jobs if job.status == victim or job.job_id in special.get(victim, ())]
         jobs = jobs or self.jobs
         self.last_cancelled = (jobs[which % len(jobs)].job_id, self.driver.new_nonce("c"))
         self.driver.cancel(*self.last_cancelled)
@@ -117,6 +134,14 @@ class Life(RuleBasedStateMachine):
             last_us = max(job.lease_ms for job in running) * 1000
             self.driver.advance(max(0, last_us - self.driver.model.now_us))
         self.driver.reap(most, max_stalls)
+
+    @precondition(lambda self: any(job.within_ms for job in self.jobs))
+    @rule()
+    def forsake(self) -> None:
+        """Nobody tells of the end of work that goes on elsewhere."""
+        first_us = min(job.lease_ms for job in self.jobs if job.within_ms) * 1000
+        self.driver.advance(max(0, first_us - self.driver.model.now_us))
+        self.driver.reap(1000, 2)
 
     @precondition(lambda self: bool(self.jobs))
     @rule(indexes=st.lists(draws.INDEX, min_size=1, max_size=3), max_attempts=draws.REPLAY_ATTEMPTS, dead=draws.MOSTLY)
@@ -165,7 +190,8 @@ class Life(RuleBasedStateMachine):
         elif what == "upkeep":
             driver.upkeep(keep)
         elif what == "extend":
-            held = [(job.job_id, job.token or "1:d9.9") for job in jobs[index : index + 4]]
+            parked = [job for job in jobs if job.within_ms]
+            held = [(job.job_id, job.token or "1:d9.9") for job in (*parked[:2], *jobs[index : index + 4])]
             driver.extend(name, held, 5_000, HEARTBEAT_MS)
         else:
             lane = LANES[index % len(LANES)]
@@ -209,4 +235,6 @@ class Life(RuleBasedStateMachine):
 
 def _settlement(job: Job, it: Ending) -> Settlement:
     token = "1:d9.9" if it.bogus else job.token
+    if it.outcome == "parked":
+        return Settlement(job.job_id, token, it.outcome, 1_000 + it.delay_ms, "900")
     return Settlement(job.job_id, token, it.outcome, it.delay_ms, it.reason, '"done"', '{"type":"broken"}')

@@ -51,8 +51,39 @@ MUTATIONS = (
     ),
     Mutation(
         "settle: a cancellation that was asked for is forgotten",
-        "if has_flag(job, 'q') and (outcome == 'retry' or outcome == 'released') then outcome = 'cancelled' end",
+        "if has_flag(job, 'q') and (outcome == 'retry' or outcome == 'released' or outcome == 'parked') then "
+        "outcome = 'cancelled' end",
         "",
+    ),
+    Mutation(
+        "settle: work that goes on elsewhere loses its deadline",
+        "if status == 'parked' then unlease_n = unlease_n - 1 end",
+        "",
+    ),
+    Mutation(
+        "settle: a parked job that is parked again begins anew",
+        "  if has_flag(job, 'w') then return 'parked' end\n",
+        "",
+    ),
+    Mutation(
+        "extend: a renewal moves a parked job's deadline",
+        "if not find(flags, 'w', 1, true) then",
+        "if true then",
+    ),
+    Mutation(
+        "heartbeat: any token is a sign of life",
+        "if not job or not is_held(id, token) or not has_flag(job, 'w') then return 0 end",
+        "if not job or not has_flag(job, 'w') then return 0 end",
+    ),
+    Mutation(
+        "reap: a parked job's end is a lost dispatcher",
+        "if has_flag(job, 'w') then return end_parked(id, job) end",
+        "",
+    ),
+    Mutation(
+        "cancel: a parked job is only asked",
+        "local parked = status == 'running' and has_flag(job, 'w')",
+        "local parked = false",
     ),
     Mutation(
         "settle: an ordered key does not wait for its retry",

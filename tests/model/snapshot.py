@@ -103,6 +103,7 @@ def _record(facts: str, line: str | None) -> dict[str, str]:
         values += _facts(own)
     fields = dict(zip((*_STATE, *_FACTS), values, strict=True))
     fields["suspect"] = "1" if "s" in fields["flags"] else ""
+    fields["elsewhere"] = "1" if "w" in fields["flags"] else ""
     assert ("k" in fields["flags"]) == (fields["key"] != ""), f"the flags of {fields} are wrong"
     return {name: value for name, value in fields.items() if value}
 

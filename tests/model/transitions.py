@@ -66,8 +66,11 @@ def _settle(model: Model, it: Settlement) -> str:
     if job is None or job.status != "running" or job.token != it.token:
         return "duplicate" if job is not None and job.token == it.token else "lost"
     outcome, reason = it.outcome, it.reason
-    if job.cancel and outcome in ("retry", "released"):
+    if job.cancel and outcome in ("retry", "released", "parked"):
         outcome = "cancelled"
+    if outcome == "parked":
+        return _park(model, job, it)
+    delay_ms = max(it.delay_ms, _unpark(job))
     if outcome == "retry" and job.attempt >= job.max_attempts:
         outcome, reason = "dead", "exhausted"
     if target := model.targets.get(job.target):
@@ -81,11 +84,7 @@ def _settle(model: Model, it: Settlement) -> str:
     if job.suspect and outcome != "released":
         job.suspect, job.stalls = False, 0
     if outcome == "retry":
-        model.unspend(job, job.job_id if target and target.ordered else "")
-        job.status, job.previous_ms, job.due_us = "retrying", it.delay_ms, model.now_us + it.delay_ms * 1000
-        model.count("retried", job)
-        if "r" in job.callback:
-            model.told.append((job, "retrying"))
+        _retry(model, job, delay_ms)
     elif outcome == "released":
         model.unspend(job)
         job.attempt -= 1
@@ -94,6 +93,38 @@ def _settle(model: Model, it: Settlement) -> str:
         model.unspend(job)
         model.finish(job, outcome, "fatal" if reason == "gone" else reason if reason in REASONS else "")
     return job.status
+
+
+def _retry(model: Model, job: Job, delay_ms: int) -> None:
+    target = model.targets.get(job.target)
+    model.unspend(job, job.job_id if target and target.ordered else "")
+    job.status, job.previous_ms, job.due_us = "retrying", delay_ms, model.now_us + delay_ms * 1000
+    model.count("retried", job)
+    if "r" in job.callback:
+        model.told.append((job, "retrying"))
+
+
+def _park(model: Model, job: Job, it: Settlement) -> str:
+    if not job.within_ms:
+        job.within_ms, job.least_ms, job.lease_ms = it.delay_ms, int(it.reason), model.now_ms + it.delay_ms
+        if target := model.targets.get(job.target):
+            target.judge(job.job_id, model.now_us, failed=False)
+    return "parked"
+
+
+def _unpark(job: Job) -> int:
+    """Its work goes on elsewhere no longer: what a retry waits at least."""
+    least_ms, job.within_ms, job.least_ms = job.least_ms, 0, 0
+    return least_ms
+
+
+def heartbeat(model: Model, job_id: str, token: str) -> int:
+    """The new deadline of a job whose work goes on elsewhere, 0 for any other."""
+    job = model.jobs.get(job_id)
+    if job is None or job.status != "running" or job.token != token or not job.within_ms:
+        return 0
+    job.lease_ms = model.now_ms + job.within_ms
+    return job.lease_ms
 
 
 def extend(model: Model, name: str, held: Sequence[tuple[str, str]], lease_ms: int, heartbeat_ms: int) -> list[int]:
@@ -105,7 +136,8 @@ def extend(model: Model, name: str, held: Sequence[tuple[str, str]], lease_ms: i
         if job is None or job.status != "running" or job.token != token:
             verdicts.append(0)
             continue
-        job.lease_ms = model.now_ms + lease_ms
+        if not job.within_ms:
+            job.lease_ms = model.now_ms + lease_ms
         verdicts.append(2 if job.cancel else 1)
     return verdicts
 
@@ -117,6 +149,8 @@ def reap(model: Model, most: int, max_stalls: int) -> list[tuple[str, str]]:
 
 
 def _reap(model: Model, job: Job, max_stalls: int) -> str:
+    if job.within_ms:
+        return _reap_parked(model, job)
     stalls = job.stalls + (1 if job.suspect else 0)
     job.token = ""
     model.unspend(job)
@@ -132,6 +166,17 @@ def _reap(model: Model, job: Job, max_stalls: int) -> str:
     return job.status
 
 
+def _reap_parked(model: Model, job: Job) -> str:
+    """Nobody told of its end in time: a failed attempt."""
+    delay_ms = _unpark(job)
+    if job.attempt < job.max_attempts:
+        _retry(model, job, delay_ms)
+    else:
+        model.unspend(job)
+        model.finish(job, "dead", "exhausted")
+    return job.status
+
+
 def cancel(model: Model, job_id: str, nonce: str) -> str:
     """cancelled, asked, over or none."""
     job = model.jobs.get(job_id)
@@ -142,8 +187,13 @@ def cancel(model: Model, job_id: str, nonce: str) -> str:
     if job.finished:
         return "over"
     job.cancel = nonce
-    if job.status == "running":
+    if job.status == "running" and not job.within_ms:
         return "asked"
+    if job.status == "running":
+        _unpark(job)
+        model.unspend(job)
+        model.finish(job, "cancelled")
+        return "cancelled"
     model.unhold(job)
     model.finish(job, "cancelled")
     return "cancelled"

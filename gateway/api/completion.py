@@ -1,0 +1,143 @@
+"""`POST /jobs/{job_id}/complete`, `/fail` and `/heartbeat`: for targets that answered 202 and finish later.
+
+The token that came with the attempt says who may; no API key is needed.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, cast
+
+import msgspec
+import orjson
+from msgspec import Meta
+
+from gateway.api.bodies import one_header
+from gateway.api.call import Call
+from gateway.api.problems import Refused
+from gateway.api.records import timestamp
+from gateway.api.replays import optional_body
+from gateway.api.reply import Reply, json_reply
+from gateway.completion import read_completion_token
+from gateway.durations import Duration
+from gateway.errors import Fault, InvalidRequest
+from gateway.events import EventType, JobEvent
+from gateway.jobs import Outcome, Record, Settlement
+from gateway.results import encode_error, encode_progress, encode_result, error_type
+from gateway.signers import signing_keys
+from gateway.store.completion import heartbeat, settle_elsewhere
+from gateway.submission.body import NULL
+
+HEADER = b"gateway-token"
+LINES = {
+    "succeeded": "job succeeded",
+    "retrying": "retry scheduled",
+    "dead": "job dead",
+    "cancelled": "job cancelled",
+    "pending": "job released",
+}
+"""What the log says, by the status that a job has then."""
+
+UNSAID = msgspec.Raw(b"null")
+
+
+class CompleteBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The result, any JSON value; the token, where it is not in the header `gateway-token`."""
+
+    token: str | None = None
+    result: msgspec.Raw = msgspec.field(default_factory=lambda: NULL)
+
+
+class FailBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What went wrong, whether it may be tried again (it may, if left out), and how long to wait at least."""
+
+    token: str | None = None
+    type: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
+    message: Annotated[str, Meta(max_length=1024)] | None = None
+    retry: bool = True
+    after: Duration | None = None
+
+
+class HeartbeatBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How far the work is, any small JSON value."""
+
+    token: str | None = None
+    progress: msgspec.Raw = msgspec.field(default_factory=lambda: UNSAID)
+
+
+async def complete(call: Call) -> Reply:
+    """200 with the job's status; WrongState if the token was used, or the deadline has passed."""
+    body = await optional_body(call, CompleteBody)
+    try:
+        result = encode_result(orjson.loads(bytes(body.result)))
+    except (ValueError, TypeError) as exc:
+        raise InvalidRequest(f"the result cannot be kept: {exc}", faults=[Fault("/result", str(exc))]) from exc
+    return await _settled(call, body.token, "succeeded", result=result)
+
+
+async def fail(call: Call) -> Reply:
+    """200 with the job's status: retrying, or dead where it may not be tried again."""
+    body = await optional_body(call, FailBody)
+    error = encode_error(body.type or "failed", body.message or "the target says that it failed")
+    if not body.retry:
+        return await _settled(call, body.token, "dead", reason="fatal", error=error)
+    return await _settled(call, body.token, "retry", error=error, delay_ms=round((body.after or 0) * 1000))
+
+
+async def beat(call: Call) -> Reply:
+    """200 with the new deadline."""
+    body = await optional_body(call, HeartbeatBody)
+    job_id, token = _held(call, body.token)
+    try:
+        progress = "" if body.progress is UNSAID else encode_progress(orjson.loads(bytes(body.progress)))
+    except (ValueError, TypeError) as exc:
+        raise InvalidRequest("the progress cannot be kept", faults=[Fault("/progress", str(exc))]) from exc
+    deadline_ms = await call.in_time(lambda: heartbeat(call.gateway.store, job_id, token, progress=progress))
+    return json_reply({"job_id": job_id, "deadline": timestamp(deadline_ms)})
+
+
+async def _settled(
+    call: Call,
+    given: str | None,
+    outcome: Outcome,
+    *,
+    reason: str = "",
+    result: str = "",
+    error: str = "",
+    delay_ms: int = 0,
+) -> Reply:
+    job_id, token = _held(call, given)
+    store = call.gateway.store
+    settlement = Settlement(job_id, token, outcome, delay_ms, reason, result, error)
+    status = await call.in_time(lambda: settle_elsewhere(store, settlement))
+    call.gateway.transitions.one(LINES[status], job_id=job_id)
+    if call.gateway.registry.listeners.listening:
+        record = (await call.in_time(lambda: store.find(job_id))).record
+        call.gateway.registry.emit(_event(call, record, settlement, status))
+    return json_reply({"job_id": job_id, "status": status})
+
+
+def _event(call: Call, record: Record, settlement: Settlement, status: str) -> JobEvent:
+    reason = record.reason or settlement.shown_reason
+    at_ms, number = int(call.gateway.clock() * 1000), int(settlement.token.partition(":")[0])
+    return JobEvent(
+        cast("EventType", status),
+        record.job_id,
+        record.target,
+        record.lane,
+        at_ms,
+        number,
+        reason,
+        error_type(settlement.error),
+    )
+
+
+def _held(call: Call, given: str | None) -> tuple[str, str]:
+    """The job and the fencing token; Refused (401) if the token is none of ours for this job."""
+    job_id = call.path_value("job_id")
+    header = one_header(call.headers, HEADER)
+    text = given or (header or b"").decode("latin-1")
+    keys = signing_keys(call.gateway.settings.gateway, call.gateway.store)
+    token = read_completion_token(keys, job_id, text)
+    if token is None:
+        raise Refused(401, "this needs the token that came with the attempt, in the header gateway-token or the body")
+    return job_id, token

@@ -1,0 +1,48 @@
+"""The token by which work that went on elsewhere is ended: what holds the job, and a MAC that only this installation
+can make. It works once, since it holds the job no longer then."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Sequence
+
+from gateway.signing import SigningKey
+
+_PREFIX = "gwt"
+_MAC_BYTES = 16
+_PURPOSE = b"event-gateway completion token"
+
+
+def completion_token(key: SigningKey, job_id: str, token: str) -> str:
+    """The text for an attempt's fencing token."""
+    return f"{_PREFIX}.{_encoded(token.encode())}.{_encoded(_mac(key, job_id, token))}"
+
+
+def read_completion_token(keys: Sequence[SigningKey], job_id: str, text: str) -> str | None:
+    """The fencing token of a job that a text stands for; None if nobody of ours made the text for that job."""
+    prefix, _, rest = text.partition(".")
+    encoded, _, mac = rest.partition(".")
+    if prefix != _PREFIX or len(text) > 512:
+        return None
+    try:
+        token, given = _decoded(encoded).decode(), _decoded(mac)
+    except ValueError:
+        return None
+    if any([hmac.compare_digest(_mac(key, job_id, token), given) for key in keys]):  # noqa: C419 (no early end)
+        return token
+    return None
+
+
+def _mac(key: SigningKey, job_id: str, token: str) -> bytes:
+    secret = hashlib.sha256(_PURPOSE + key.private_key.private_bytes_raw()).digest()
+    return hmac.digest(secret, f"{job_id}.{token}".encode(), "sha256")[:_MAC_BYTES]
+
+
+def _encoded(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _decoded(text: str) -> bytes:
+    return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)

@@ -1,0 +1,97 @@
+"""Work that goes on elsewhere, ended over the API by the token that came with the attempt."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.completion import completion_token, read_completion_token
+from gateway.jobs import Settlement
+from gateway.signing import SigningKey
+from tests.api.running import Running, claim, running, settings_for
+from tests.servers import Server
+
+JOB_ID = "01a22780-5329-7d03-8458-4c0287d2a700"
+
+
+@pytest.fixture
+async def api(tmp_path: Path, valkey_server: Server, namespace: str) -> AsyncIterator[Running]:
+    async with running(settings_for(tmp_path, valkey_server.url, namespace)) as api:
+        yield api
+
+
+async def park(api: Running) -> tuple[str, str]:
+    """A parked job's id and the token that its target was sent."""
+    job_id = (await api.client.post("/jobs", json={"target": "echo"})).json()["job_id"]
+    worker, ids, tokens = await claim(api.store)
+    assert ids == [job_id]
+    await worker.exchange([Settlement(job_id, tokens[0], "parked", delay_ms=60_000, reason="500")], None)
+    key = SigningKey.parse(api.store.signing_keys[0].reveal())
+    return job_id, completion_token(key, job_id, tokens[0])
+
+
+async def test_result_is_the_jobs_and_the_token_works_once(api: Running) -> None:
+    job_id, token = await park(api)
+    answer = await api.client.post(f"/jobs/{job_id}/complete", json={"token": token, "result": {"n": [1]}})
+    assert (answer.status_code, answer.json()) == (200, {"job_id": job_id, "status": "succeeded"})
+    assert (await api.client.get(f"/jobs/{job_id}")).json()["result"] == {"n": [1]}
+    for way in ("complete", "fail", "heartbeat"):
+        again = await api.client.post(f"/jobs/{job_id}/{way}", headers={"gateway-token": token})
+        assert again.status_code == 409, again.text
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "reason"),
+    [({}, "retrying", None), ({"after": "5s"}, "retrying", None), ({"retry": False}, "dead", "fatal")],
+)
+async def test_failure_is_retried_or_not_as_it_says(
+    api: Running, body: dict[str, Any], status: str, reason: str | None
+) -> None:
+    job_id, token = await park(api)
+    said = {"type": "no_paper", "message": "the tray is empty"}
+    answer = await api.client.post(f"/jobs/{job_id}/fail", json=body | said, headers={"gateway-token": token})
+    assert answer.json()["status"] == status
+    record = (await api.client.get(f"/jobs/{job_id}")).json()
+    assert (record["error"], record.get("reason")) == (said, reason)
+
+
+async def test_sign_of_life_says_how_far_it_is(api: Running) -> None:
+    job_id, token = await park(api)
+    body = {"token": token, "progress": {"pages": 3}}
+    answer = await api.client.post(f"/jobs/{job_id}/heartbeat", json=body)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["deadline"].endswith("Z")
+    record = (await api.client.get(f"/jobs/{job_id}")).json()
+    assert (record["status"], record["progress"]) == ("running", {"pages": 3})
+
+
+async def test_no_other_token_is_taken(api: Running) -> None:
+    job_id, token = await park(api)
+    other_id, other = await park(api)
+    stranger = completion_token(SigningKey.generate(), job_id, "1:d.1")
+    for wrong in ("", "x", token[:-1], token + "A", other, stranger, "gwt..", "gwt.%.%", "\u00e4"):
+        for way in ("complete", "fail", "heartbeat"):
+            answer = await api.client.post(f"/jobs/{job_id}/{way}", json={"token": wrong})
+            assert answer.status_code == 401, (wrong, answer.text)
+    assert (await api.client.post(f"/jobs/{other_id}/complete", json={"token": other})).status_code == 200
+    assert (await api.client.get(f"/jobs/{job_id}")).json()["status"] == "running"
+
+
+async def test_wrong_body_loses_nothing(api: Running) -> None:
+    job_id, token = await park(api)
+    headers = {"gateway-token": token}
+    for way, body in (("complete", {"reslt": 1}), ("fail", {"after": "soon"}), ("heartbeat", {"progress": "x" * 2000})):
+        answer = await api.client.post(f"/jobs/{job_id}/{way}", json=body, headers=headers)
+        assert answer.status_code == 422, answer.text
+    assert (await api.client.post(f"/jobs/{job_id}/complete", headers=headers)).status_code == 200
+
+
+def test_token_is_read_by_every_key_that_still_signs() -> None:
+    old, new = SigningKey.generate(), SigningKey.generate()
+    token = completion_token(old, JOB_ID, "3:host-1.7")
+    assert read_completion_token([new, old], JOB_ID, token) == "3:host-1.7"
+    assert read_completion_token([new], JOB_ID, token) is None
+    assert read_completion_token([old], JOB_ID[:-1] + "1", token) is None
