@@ -50,6 +50,7 @@ class StoreFigures(Collector):
             ("gateway_jobs_running", "Jobs under a lease", it.running),
             ("gateway_jobs_dead", "Jobs in the dead-letter queue", it.dead),
             ("gateway_jobs_finished", "Succeeded and cancelled jobs that are still kept", it.finished),
+            ("gateway_outbox_depth", "Jobs on their way to another partition", it.posted),
             ("gateway_dispatchers", "Dispatchers alive", it.dispatchers),
             ("gateway_due_late_seconds", "How long the oldest due job has been due", it.late_ms / 1000),
             ("gateway_dead_oldest_seconds", "How long the longest dead job has been dead", it.dead_ms / 1000),

@@ -3,8 +3,8 @@
 -- KEYS  1 prefix
 -- ARGV  lanes
 -- Returns  1 scheduled, retrying and timers, 2 running, 3 dead, 4 finished, 5 dispatchers alive, 6 us the oldest due job is late
---       (0: none), 7 counters (names and values), 8 ms that the longest dead job is dead (0: none is), then per lane 3:
---       pending, ms its first job has waited, is it paused (0 or 1)
+--       (0: none), 7 counters (names and values), 8 ms that the longest dead job is dead (0: none is), 9 submits
+--       in the outbox, then per lane 3: pending, ms its first job has waited, is it paused (0 or 1)
 local function late_us()
   local first = call('ZRANGE', P .. 'due', 0, 0, 'WITHSCORES')
   return first[1] and math.max(0, now_us - tonumber(first[2])) or 0
@@ -16,7 +16,8 @@ local function dead_ms()
 end
 
 local out = { call('ZCARD', P .. 'due'), call('ZCARD', P .. 'leases'), call('ZCARD', P .. 'dead'), call('ZCARD', P .. 'done'),
-  call('ZCOUNT', P .. 'dispatchers', '(' .. NOW, '+inf'), late_us(), call('HGETALL', P .. 'stats'), dead_ms() }
+  call('ZCOUNT', P .. 'dispatchers', '(' .. NOW, '+inf'), late_us(), call('HGETALL', P .. 'stats'), dead_ms(),
+  call('ZCARD', P .. 'outbox') }
 for i = 1, #ARGV do
   out[#out + 1] = tonumber(call('HGET', P .. 'waiting', ARGV[i]) or 0)
   out[#out + 1] = waited_ms(ARGV[i])

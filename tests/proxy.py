@@ -54,8 +54,12 @@ class Proxy:
         assert link is not None
         self._links.add(link)
         link.add_done_callback(self._links.discard)
-        with contextlib.suppress(asyncio.CancelledError):  # a test's end, which start_server would report as a fault
+        try:
             await self._link(reader, writer)
+        except OSError:
+            writer.close()  # the server is away
+        except asyncio.CancelledError:
+            pass  # a test's end, which start_server would report as a fault
 
     async def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with _upstream(self._server) as (up_reader, up_writer):

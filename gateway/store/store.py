@@ -48,7 +48,10 @@ class LaneDepth:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """The whole installation in figures, summed over the partitions (`late_ms`, `dead_ms`, `waited_ms`: the worst)."""
+    """The whole installation in figures, summed over the partitions (`late_ms`, `dead_ms`, `waited_ms`: the worst).
+
+    `posted` are jobs on their way to another partition: they are in no lane yet.
+    """
 
     lanes: dict[str, LaneDepth]
     due: int
@@ -58,6 +61,7 @@ class Inspection:
     dispatchers: int
     late_ms: int
     dead_ms: int
+    posted: int
     counters: dict[str, int]
 
 
@@ -362,9 +366,9 @@ class Store:
                 counters[name.decode()] = counters.get(name.decode(), 0) + int(value)
         lanes = {
             lane: LaneDepth(
-                pending=sum(reply[8 + 3 * i] for reply in replies),
-                waited_ms=max(reply[9 + 3 * i] for reply in replies),
-                paused=any(reply[10 + 3 * i] for reply in replies),
+                pending=sum(reply[9 + 3 * i] for reply in replies),
+                waited_ms=max(reply[10 + 3 * i] for reply in replies),
+                paused=any(reply[11 + 3 * i] for reply in replies),
             )
             for i, lane in enumerate(self.lanes)
         }
@@ -378,6 +382,7 @@ class Store:
             dispatchers=max(reply[4] for reply in replies),
             late_ms=max(reply[5] for reply in replies) // 1000,
             dead_ms=max(reply[7] for reply in replies),
+            posted=sum(reply[8] for reply in replies),
             counters=counters,
         )
 

@@ -107,19 +107,13 @@ async def _all_over(store: Store, timeout_s: float, facts: Facts) -> None:
                 try:
                     seen = await store.inspect()
                     waiting = any(each.pending for each in seen.lanes.values())
-                    if not seen.running and not seen.due and not waiting and not await _posted(store):
+                    if not seen.running and not seen.due and not waiting and not seen.posted:
                         return
                 except StoreError:
                     pass
                 await asyncio.sleep(0.1)
     except TimeoutError:
         facts.breach("progress", f"work is left after {timeout_s:.0f} s: {await store.inspect()}")
-
-
-async def _posted(store: Store) -> int:
-    """Jobs on their way to another partition."""
-    counts = [await store.client.zcard(f"{keyspace.prefix}outbox") for keyspace in store.keyspaces]
-    return sum(counts)
 
 
 Found = dict[str, tuple[Record, tuple[Entry, ...]]]

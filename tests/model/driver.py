@@ -146,7 +146,7 @@ class Driver:
         self.sound = False
         reply, snapshot = self.engine.run("inspect", list(self.model.lanes))
         model = self.model
-        shown = (*reply[:4], *reply[8::3], *reply[10::3])
+        shown = (*reply[:4], *reply[9::3], *reply[11::3])
         statuses = (("running",), ("dead",), ("succeeded", "cancelled"))
         right = [len(snapshot.zset("due")), *(len(model.with_status(*each)) for each in statuses)]
         pending = model.with_status("pending")

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from gateway.errors import StoreFull
+from gateway.figures import StoreFigures
 from gateway.jobs import CALLBACK_TARGET, Callback, Idempotency, Options, Settlement, Submission
 from gateway.keys import JobIds, partition_of
 from gateway.store import Store, Worker, scripts
@@ -191,6 +193,19 @@ async def test_repeated_delivery_finds_the_first_ones_jobs_before_and_after_they
         assert [(each.verdict, each.job_id) for each in answers] == [("duplicate", job.job_id) for job in first]
     await empty_outboxes(site)
     assert await site.count("submitted") == 3
+
+
+async def test_depth_of_the_outbox_is_a_metric_until_all_is_handed_over(site: Site) -> None:
+    async def depth() -> float | None:
+        registry = CollectorRegistry()
+        registry.register(StoreFigures(await site.store.inspect(), {}))
+        return registry.get_sample_value("gateway_outbox_depth")
+
+    assert await depth() == 0
+    await site.store.submit_together([route(HOME), route(0), route(3)])
+    assert await depth() == 2
+    await hand_over(site)
+    assert await depth() == 0
 
 
 async def test_repeated_delivery_runs_again_what_died_in_another_partition(site: Site) -> None:
