@@ -1,11 +1,11 @@
-"""Histograms and sums by label, kept as plain numbers: an observation is one bisection, where the library takes a lock.
+"""Histograms and sums by label, kept as plain numbers and fed by the batch, where the library takes a lock for each.
 
 Each takes at most `LABELS_MOST` different labels; what comes after them is counted together as `OTHER`.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -42,16 +42,19 @@ class Histogram(Collector):
         self.observe_many(labels, (value,))
 
     def observe_many(self, labels: Any, values: Sequence[float]) -> None:
-        """A batch under the same labels: what it costs is a bisection each."""
+        """A batch under the same labels: sorted, it costs a bisection for each bucket, not for each value."""
         counts = self._counts.get(labels)
         if counts is None:
             labels = label_of(self._counts, labels)
             counts = self._counts.setdefault(labels, [0] * (len(self._bounds) + 1))
             self._sums.setdefault(labels, 0.0)
-        bounds = self._bounds
-        for value in values:
-            counts[bisect_left(bounds, value)] += 1
-        self._sums[labels] += sum(values)
+        ordered, bounds, done = sorted(values), self._bounds, 0
+        while done < len(ordered):
+            bucket = bisect_left(bounds, ordered[done])
+            upto = bisect_right(ordered, bounds[bucket], done) if bucket < len(bounds) else len(ordered)
+            counts[bucket] += upto - done
+            done = upto
+        self._sums[labels] += sum(ordered)
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
         family = HistogramMetricFamily(self._name, self._help, labels=self._labels)

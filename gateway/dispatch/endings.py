@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,12 +29,12 @@ _WARNED = frozenset({"dead", "lost"})
 
 def tell_ended(transitions: Transitions, ended: Sequence[Ended], *, trace_of: Callable[[Claimed], str]) -> None:
     """A line for each of a batch, as far as there is room, kind by kind: where there is none it is only counted."""
-    for status, count in Counter([status for _, _, status in ended]).items():
-        if status in LINES:
-            room = transitions.room(LINES[status], count)
-            if room:
-                batch = [each for each in ended if each[2] == status]
-                _tell(transitions, status, batch[:room], trace_of)
+    statuses = [status for _, _, status in ended]
+    for status in set(statuses) & LINES.keys():
+        room = transitions.room(LINES[status], statuses.count(status))
+        if room:
+            batch = [each for each in ended if each[2] == status]
+            _tell(transitions, status, batch[:room], trace_of)
 
 
 def _tell(transitions: Transitions, status: str, batch: Sequence[Ended], trace_of: Callable[[Claimed], str]) -> None:

@@ -47,26 +47,36 @@ class DispatchMetrics:
 
     def claimed(self, jobs: Sequence[Claimed]) -> None:
         """Observes how long each waited."""
-        waits: dict[str, list[float]] = {}
+        by_lane: dict[str, list[float]] = {}
+        lane = ""
+        waits: list[float] = []
         for job in jobs:
-            waits.setdefault(job.lane, []).append(job.waited_ms / 1000)
-        for lane, values in waits.items():
-            self._wait.observe_many(lane, values)
+            if job.lane != lane:  # most are of one lane: comparing costs less than hashing
+                lane = job.lane
+                waits = by_lane.setdefault(lane, [])
+            waits.append(job.waited_ms / 1000)
+        for lane, waits in by_lane.items():
+            self._wait.observe_many(lane, waits)
 
     def settled(self, ended: Sequence[Ended], now_s: float) -> None:
         """Observes a batch: how long attempts took, what went wrong with those that failed, how many were lost."""
-        times: dict[tuple[str, str, str], list[float]] = {}
+        groups: dict[tuple[str, str, str], list[float]] = {}
+        lane = outcome = target = ""
+        times: list[float] = []
         for running, settlement, status in ended:
-            if status == "lost":
-                self.lost()
             job = running.claimed
-            times.setdefault((job.lane, settlement.outcome, job.target), []).append(now_s - running.started_s)
+            if job.target != target or job.lane != lane or settlement.outcome != outcome:
+                lane, outcome, target = job.lane, settlement.outcome, job.target
+                times = groups.setdefault((lane, outcome, target), [])
+            times.append(now_s - running.started_s)
             if settlement.error:
                 kind = error_type(settlement.error)
                 self._errors.add(kind if kind in NAMED_ERRORS else "other")
-        for (lane, outcome, target), values in times.items():
-            self._duration.observe_many((lane, outcome), values)
-            self._by_target.observe_many(target, values)
+            if status == "lost":
+                self.lost()
+        for (lane, outcome, target), times in groups.items():
+            self._duration.observe_many((lane, outcome), times)
+            self._by_target.observe_many(target, times)
 
     def lost(self) -> None:
         """Counts an attempt whose lease was lost."""
