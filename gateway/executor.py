@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import msgspec
 import orjson
 import structlog
+from opentelemetry import trace
 
 from gateway.jobs import JobRequest
 from gateway.signing import SigningKey
@@ -121,6 +122,12 @@ class Attempt(msgspec.Struct, Generic[C]):
     report: Callable[[Any], None]
     signing_keys: tuple[SigningKey, ...] = ()
     completion_token: str = ""
+
+    @property
+    def span(self) -> trace.Span:
+        """The attempt's span, which is the current one where `execute` runs; one that records nothing where the job is
+        not traced."""
+        return trace.get_current_span()
 
     def remaining_s(self) -> float:
         """Seconds until the deadline, never below 0; may be called from any thread."""

@@ -143,7 +143,7 @@ class Claimed:
     """A job that this process holds under a lease, until it settles with `token` or the lease is lost.
 
     `waited_ms` is how long it was ready before it was claimed; `body` as `pack_body` made it; `token` (`attempt:nonce`)
-    is the fencing token.
+    is the fencing token; `traced` once its attempt has a span.
     """
 
     job_id: str
@@ -159,6 +159,7 @@ class Claimed:
     body: bytes
     token: str
     partition: int = 0
+    traced: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,9 @@ class Runner:
             config, payload = self.registry.callback_config(callback.url, callback.secret), callback.body
         elif claimed.target == URL_TARGET and options.request is not None:
             config = self.registry.url_config(options.request.url or "")
-        trace = self.traces.begin(claimed, options) if self.traces is not None else None
+        trace = None
+        if self.traces is not None and (options.traceparent or options.parent is not None):
+            trace = self.traces.begin(claimed, options)
         job = Job(
             claimed.job_id,
             claimed.target,

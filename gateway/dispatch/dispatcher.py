@@ -228,7 +228,7 @@ class Dispatcher:
     def _done(self, running: Running, settlement: Settlement | None) -> None:
         job = running.claimed
         self._give_back(job)
-        if self._traces is not None and self._traces.any:
+        if job.traced and self._traces is not None:
             self._traces.lost(job) if settlement is None else self._traces.done(job)
         if settlement is None:
             self._attempts.forget(job.job_id, job.token)
@@ -245,9 +245,10 @@ class Dispatcher:
         self._metrics.settled(ended, now_s)
         if self._transitions.wanted:
             tell_ended(self._transitions, ended, trace_of=self._trace_of)
-        if self._traces is not None and self._traces.any:
+        if self._traces is not None:
             for running, settlement, status in ended:
-                self._traces.settled(running.claimed, settlement, status)
+                if running.claimed.traced:
+                    self._traces.settled(running.claimed, settlement, status)
         if self._registry.listening:
             for running, settlement, status in ended:
                 if status in _EVENTS:

@@ -1,16 +1,19 @@
-"""The spans of a dispatcher: what becomes of the sampled jobs that it claims. Of the others it keeps nothing."""
+"""The spans of a dispatcher: what becomes of the sampled jobs that it claims. Of the others it keeps nothing, and asks
+nothing but whether they are `traced`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from opentelemetry.trace import SpanKind
+from opentelemetry import context as current
+from opentelemetry.trace import SpanKind, set_span_in_context
 
 from gateway.jobs import Claimed, Options, Settlement
 from gateway.results import error_type
 from gateway.tracing.context import TraceContext, is_sampled
-from gateway.tracing.spans import Attributes
+from gateway.tracing.live import LiveSpan
+from gateway.tracing.spans import Attributes, span_context
 from gateway.tracing.tracing import Tracing
 
 _FAILED = frozenset({"retry", "dead"})
@@ -23,6 +26,7 @@ class _Open:
     own: TraceContext
     job: TraceContext
     began_ns: int
+    live: LiveSpan
     done_ns: int = 0
 
 
@@ -35,18 +39,17 @@ class AttemptSpans:
         self._open: dict[tuple[str, str], _Open] = {}
         self._begun: list[TraceContext] = []
 
-    @property
-    def any(self) -> bool:
-        """Is any attempt traced just now?"""
-        return bool(self._open)
-
     def begin(self, claimed: Claimed, options: Options) -> TraceContext | None:
-        """The attempt's place in its job's trace; None where that is not sampled."""
+        """The attempt's place in its job's trace, which the task that runs it has as its current span from now on; None
+        where the trace is not sampled."""
         text = traceparent_of(options)
         if not is_sampled(text) or (job := TraceContext.parse(text)) is None:
             return None
         own = self._tracing.below(job)
-        self._open[claimed.job_id, claimed.token] = _Open(own, job, self._tracing.now_ns())
+        live = LiveSpan(span_context(own, remote=False))
+        current.attach(set_span_in_context(live))  # ends with the task, whose context is its own
+        claimed.traced = True
+        self._open[claimed.job_id, claimed.token] = _Open(own, job, self._tracing.now_ns(), live)
         self._begun.append(job)
         return own
 
@@ -135,6 +138,7 @@ class AttemptSpans:
         events: Sequence[tuple[str, int, Attributes]] = (),
         error: str = "",
     ) -> None:
+        added = [(name, at_ns or ended_ns, more) for name, at_ns, more in it.live.events]
         self._tracing.spans.add(
             f"process {claimed.target}",
             it.own,
@@ -143,6 +147,7 @@ class AttemptSpans:
             began_ns=it.began_ns,
             ended_ns=ended_ns,
             attributes={
+                **it.live.attributes,
                 "messaging.system": "event-gateway",
                 "messaging.operation.name": "process",
                 "messaging.operation.type": "process",
@@ -154,7 +159,7 @@ class AttemptSpans:
                 "gateway.waited_ms": claimed.waited_ms,
                 **facts,
             },
-            events=events,
+            events=[*added, *events],
             error=error,
         )
 

@@ -15,12 +15,13 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from opentelemetry.util.types import AttributeValue
 
 from gateway.tracing.context import TraceContext
 
 log = structlog.get_logger(__name__)
 
-Attributes = Mapping[str, str | int | float | bool]
+Attributes = Mapping[str, AttributeValue]
 
 STOP_S = 0.15
 """What a process that stops gives to the last spans; what is not sent by then is lost."""
@@ -66,12 +67,12 @@ class Spans:
         self._sink.on_end(
             ReadableSpan(
                 name,
-                context=_context(own, remote=False),
-                parent=_context(parent, remote=True) if parent else None,
+                context=span_context(own, remote=False),
+                parent=span_context(parent, remote=True) if parent else None,
                 resource=self._resource,
                 attributes=facts,
                 events=[Event(event, dict(more), at_ns) for event, at_ns, more in events],
-                links=[Link(_context(link, remote=True)) for link in links[:LINKS_MOST]],
+                links=[Link(span_context(link, remote=True)) for link in links[:LINKS_MOST]],
                 kind=kind,
                 status=Status(StatusCode.ERROR if error else StatusCode.UNSET),
                 start_time=began_ns,
@@ -112,6 +113,7 @@ class _Quiet(logging.Handler):
             log.warning("traces are not delivered", mend="look at OTEL_EXPORTER_OTLP_ENDPOINT and what listens there")
 
 
-def _context(context: TraceContext, *, remote: bool) -> SpanContext:
+def span_context(context: TraceContext, *, remote: bool) -> SpanContext:
+    """The same as OpenTelemetry has it."""
     flags = TraceFlags(TraceFlags.SAMPLED if context.sampled else TraceFlags.DEFAULT)
     return SpanContext(context.trace_id, context.span_id, is_remote=remote, trace_flags=flags)

@@ -21,7 +21,7 @@ class Receiver:
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 owner.requests.append((self.path, headers, body))
                 first, _, once = self.path.removeprefix("/").partition("-")
-                self.send_response(200 if once and self.path in before else int(first))
+                self.send_response(200 if once and self.path in before else int(first.partition("?")[0]))
                 self.send_header("content-length", "0")
                 self.end_headers()
 

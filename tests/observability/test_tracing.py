@@ -37,6 +37,18 @@ url = "{receiver}/400"
 [targets.hold]
 executor = "python"
 callable = "tasks:work"
+
+[targets.noted]
+executor = "python"
+callable = "noted:noted"
+"""
+TASK = """
+def noted(payload, context):
+    context.span.set_attribute("shop.items", 3)
+    context.span.set_attribute("messaging.system", "not theirs to say")
+    context.span.add_event("packed", {"shop.box": "small", "shop.list": [1]})
+    context.span.record_exception(ValueError("with a secret"))
+    return format(context.span.get_span_context().span_id, "016x")
 """
 PRODUCER, CONSUMER, SERVER, CLIENT_KIND = 4, 5, 2, 3
 
@@ -58,6 +70,7 @@ def traced(tmp_path: Path, collector: Collector, receiver: Receiver) -> Iterator
     env = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "OTEL_BSP_SCHEDULE_DELAY": "100"}
     installation = Installation(tmp_path, env=env)
     installation.configure(more=CONFIG.format(receiver=receiver.url), lease="1s", slots=5)
+    (tmp_path / "noted.py").write_text(TASK)
     with Server() as server:
         try:
             installation.serve(server.url)
@@ -87,14 +100,16 @@ def test_one_trace_spans_client_gateway_dispatcher_target_and_callback_over_a_re
     here.dispatch(server.url)
     job_id = submit(here, "flaky", {"secret": "not to be seen"}, callback={"url": f"{receiver.url}/200?token=hidden"})
     here.ended(job_id)
+    noted_id = submit(here, "noted")
+    own_span = here.ended(noted_id)["result"]
     spans = collector.await_spans(
-        lambda found: len([1 for each in found if each.name == "process gateway.callback"]) > 0
+        lambda found: {"process gateway.callback", "process noted"} <= {each.name for each in found}
     )
 
-    (request,) = of(spans, "POST /jobs")
-    assert (request.kind, request.parent, request.service) == (SERVER, CLIENT, "event-gateway-gateway")
     (send,) = of(spans, "send flaky")
-    assert (send.kind, send.parent) == (PRODUCER, request.span)
+    (request,) = [span for span in of(spans, "POST /jobs") if span.span == send.parent]
+    assert (request.kind, request.parent, request.service) == (SERVER, CLIENT, "event-gateway-gateway")
+    assert send.kind == PRODUCER
     first, second = sorted(of(spans, "process flaky"), key=lambda span: int(span.attributes["gateway.attempt"]))
     for attempt in (first, second):
         assert (attempt.kind, attempt.parent, attempt.service) == (CONSUMER, send.span, "event-gateway-dispatcher")
@@ -109,8 +124,12 @@ def test_one_trace_spans_client_gateway_dispatcher_target_and_callback_over_a_re
     assert sent == [f"00-{TRACE}-{calls[attempt.span].span}-01" for attempt in (first, second)]
     (told,) = receiver.got("/200?token=hidden")
     assert told["traceparent"] == f"00-{TRACE}-{calls[callback.span].span}-01"
+    (noted,) = of(spans, "process noted")
+    assert noted.span == own_span
+    assert (noted.attributes["shop.items"], noted.attributes["messaging.system"]) == (3, "event-gateway")
+    assert noted.events == ("packed", "exception", "executed", "settled")
     raw = b"".join(collector.bodies)
-    for secret in (b"not to be seen", b"hidden", b"503-once"):
+    for secret in (b"not to be seen", b"hidden", b"503-once", b"with a secret"):
         assert secret not in raw
 
 
@@ -173,6 +192,7 @@ def test_exporter_that_is_down_costs_nothing_and_exit_is_prompt(tmp_path: Path, 
         env = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://user:hunter2@127.0.0.1:{port}", "OTEL_BSP_SCHEDULE_DELAY": "50"}
         here = Installation(tmp_path, env=env)
         here.configure(more=CONFIG.format(receiver=receiver.url))
+        (tmp_path / "noted.py").write_text(TASK)
         try:
             gateway, dispatcher = here.serve(server.url), here.dispatch(server.url)
             ids = [submit(here, "hold", {}) for _ in range(50)]
