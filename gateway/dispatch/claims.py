@@ -77,6 +77,11 @@ class ClaimLoop:
         self._hungry = self._woken = True
         self._event.set()
 
+    def look(self) -> None:
+        """There may be work that the last claim passed over."""
+        self._hungry = True
+        self._event.set()
+
     def settle(self, settlement: Settlement) -> None:
         """Queues an outcome for the next exchange."""
         self._settlements.append(settlement)

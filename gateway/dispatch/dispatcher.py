@@ -275,6 +275,8 @@ class Dispatcher:
     def _give_back(self, job: Claimed) -> None:
         if job.suspect:
             self._slots.give_back_suspect()
+            for loop in self._loops:  # every claim meanwhile had to pass the other suspects over
+                loop.look()
         self._slots.give_back(1)
 
     def _emit(self, type: EventType, job: Claimed, *, settlement: Settlement | None = None) -> None:

@@ -123,6 +123,25 @@ async def test_only_the_newest_attempt_counts_when_one_dispatcher_takes_its_own_
     ]
 
 
+async def test_suspects_run_one_after_another_without_a_pause_between_them(
+    valkey_server: Server, namespace: str, tmp_path: Path, stage: Stage
+) -> None:
+    settings = settings_for(tmp_path, valkey_server.url, namespace)
+    suspects = 40
+    async with dispatching(settings) as running:
+        stranded = [await running.client.submit("hold", {"stage": namespace, "label": str(n)}) for n in range(suspects)]
+        await until(lambda: _true(stage.active == suspects))
+        for job_id in stranded:
+            running.dispatcher._attempts.end(job_id, "lost")
+        leases = f"{running.client.store.keyspaces[0].prefix}leases"
+        await running.client.store.client.zadd(leases, dict.fromkeys(stranded, 1))
+        stage.go.set()
+        async with asyncio.timeout(12):  # with a pause of the poll after each, it would take twice as long and more
+            for job_id in stranded:
+                assert (await running.client.ended(job_id)).status == "succeeded"
+    assert stage.log.count("start 0") == 2
+
+
 async def _take_away(running: Dispatching, job_id: str) -> None:
     """Has the job reclaimed and claimed by another dispatcher, as if this one had been silent for a lease."""
     store = running.client.store
