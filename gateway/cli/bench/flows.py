@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
+from gateway.cli.bench.fleet import fleet, python_target
 from gateway.cli.bench.report import Figure, Report, percentile
 from gateway.cli.bench.rig import LIMITS, NARROW, NOTE, PACED, dispatcher, fill, fresh_store
 from gateway.cli.bench.tasks import STARTS
@@ -71,37 +69,15 @@ async def _paced(url: str, seconds: int) -> tuple[float, float]:
         with tempfile.TemporaryDirectory(prefix="gateway-bench-") as name:
             stamps = Path(name) / "starts"
             stamps.touch()
-            with _processes(url, store, Path(name)):
+            limits = LIMITS[PACED]
+            paced = f'limit = {{ rate = "{limits.rate}", burst = {limits.burst} }}'
+            async with fleet(url, store, targets={PACED: python_target("stamp", paced)}, processes=PROCESSES):
                 await fill(store, PACED, [f'"{stamps}"'.encode()] * round(_rate() * seconds * 2))
                 await _until(lambda: stamps.stat().st_size > 0)
                 await asyncio.sleep(seconds + 1)
             starts = sorted(float(line) for line in stamps.read_text().split())
     within = [at for at in starts if at < starts[0] + seconds]
     return float(max(sum(at <= other < at + 1 for other in within) for at in within)), float(len(within))
-
-
-@contextmanager
-def _processes(url: str, store: Store, folder: Path) -> Iterator[None]:
-    limits = LIMITS[PACED]
-    (folder / "gateway.toml").write_text(
-        f'[gateway]\nnamespace = "{store.keyspaces[0].namespace}"\ndispatcher_port = 0\n'
-        f'[targets.{PACED}]\nexecutor = "python"\ncallable = "gateway.cli.bench.tasks:stamp"\n'
-        f'limit = {{ rate = "{limits.rate}", burst = {limits.burst} }}\n'
-    )
-    command = [sys.executable, "-m", "gateway", "dispatch"]
-    running = [
-        subprocess.Popen(  # noqa: S603 (this program)
-            command, cwd=folder, env={"GATEWAY_REDIS_URL": url}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        for _ in range(PROCESSES)
-    ]
-    try:
-        yield
-    finally:
-        for each in running:
-            each.terminate()
-        for each in running:
-            each.wait(30)
 
 
 async def _isolation(url: str, backlog: int, repetitions: int) -> tuple[list[float], list[float]]:

@@ -30,28 +30,53 @@ class Figure:
     @property
     def ratio(self) -> float | None:
         """The median of the ratios to the limit, pair by pair."""
-        pairs = list(zip(self.values, self.limit, strict=False))
-        return statistics.median(value / bare for value, bare in pairs if bare) if pairs else None
+        ratios = [value / bare for value, bare in zip(self.values, self.limit, strict=False) if bare]
+        return statistics.median(ratios) if ratios else None
 
 
 @dataclass(slots=True)
 class Report:
-    """What a measurement found."""
+    """What a measurement found, and on what."""
 
     title: str
     figures: list[Figure] = field(default_factory=list)
+    machine: str = ""
 
     def show(self, *, as_json: bool) -> None:
         """Prints a table, or JSON for machines."""
         if as_json:
-            print(json.dumps({"title": self.title, "figures": [_plain(figure) for figure in self.figures]}))
+            print(json.dumps(_facts(self)))
             return
-        table = Table("figure", "unit", "median", "min", "max", "of the bare limit", title=self.title)
+        table = Table(*_COLUMNS, title=self.title, caption=self.machine or None)
         for figure in self.figures:
-            ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}"
-            spread = (statistics.median(figure.values), min(figure.values), max(figure.values))
-            table.add_row(figure.name, figure.unit, *(f"{value:,.2f}" for value in spread), ratio)
+            table.add_row(*_cells(figure))
         Console().print(table)
+
+
+def show_all(reports: Sequence[Report], *, as_json: bool) -> None:
+    """Prints several reports of one machine as one table, or as one JSON array."""
+    if as_json:
+        print(json.dumps([_facts(report) for report in reports]))
+        return
+    table = Table("measurement", *_COLUMNS, caption=reports[-1].machine if reports else None)
+    for report in reports:
+        for at, figure in enumerate(report.figures):
+            table.add_row("" if at else report.title, *_cells(figure), end_section=figure is report.figures[-1])
+    Console().print(table)
+
+
+_COLUMNS = ("figure", "unit", "median", "min", "max", "of the bare limit")
+
+
+def _cells(figure: Figure) -> list[str]:
+    ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}"
+    spread = (statistics.median(figure.values), min(figure.values), max(figure.values))
+    return [figure.name, figure.unit, *(f"{value:,.2f}" for value in spread), ratio]
+
+
+def _facts(report: Report) -> dict[str, object]:
+    figures = [_plain(figure) for figure in report.figures]
+    return {"title": report.title, "machine": report.machine, "figures": figures}
 
 
 def _plain(figure: Figure) -> dict[str, object]:

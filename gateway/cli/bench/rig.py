@@ -25,7 +25,7 @@ from gateway.jobs import Submission
 from gateway.limits import Limits, Rate
 from gateway.registry import Registry
 from gateway.runner import Runner
-from gateway.settings import Settings, TargetSettings
+from gateway.settings import GatewaySettings, Settings, TargetSettings
 from gateway.store import Store
 from gateway.store.embedded import EmbeddedValkey
 from gateway.tracing import Tracing
@@ -33,6 +33,7 @@ from gateway.tracing.attempts import AttemptSpans
 from gateway.transitions import Transitions
 
 NOOP, NOTE, TRUE = "noop", "note", "true"
+DOZE, FAIL_ONCE, COUNT = "doze", "fail_once", "count"
 NARROW, PACED = "narrow", "paced"
 LIMITS = {NARROW: Limits(concurrency=2), PACED: Limits(rate=Rate("10/s"), burst=10)}
 """The targets with limits, whose jobs wait in flows."""
@@ -58,7 +59,7 @@ def bench_settings() -> Settings:
     """Default settings, with the targets that measurements run."""
     targets = {
         name: TargetSettings(executor="python", config={"callable": f"gateway.cli.bench.tasks:{name}"})
-        for name in (NOOP, NOTE)
+        for name in (NOOP, NOTE, DOZE, FAIL_ONCE, COUNT)
     }
     targets[NARROW] = msgspec.structs.replace(targets[NOTE], limit=LIMITS[NARROW])
     stamp = {"callable": "gateway.cli.bench.tasks:stamp"}
@@ -96,10 +97,10 @@ class Watching:
 
 @contextlib.asynccontextmanager
 async def dispatcher(
-    url: str, store: Store, settings: Settings | None = None, *, watching: Watching | None = None
+    url: str, store: Store, settings: Settings | None = None, *, watching: Watching | None = None, slots: int = 100
 ) -> AsyncIterator[Dispatcher]:
-    """A dispatcher with default settings, leases and metrics on, running in this event loop."""
-    settings = settings or bench_settings()
+    """A dispatcher with default settings (or these), leases and metrics on, running in this event loop."""
+    settings = settings or msgspec.structs.replace(bench_settings(), gateway=GatewaySettings(slots=slots))
     watching = watching or Watching(DispatchMetrics(CollectorRegistry()), Transitions(wanted=False))
     registry = Registry.build(settings)
     await registry.start()

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
+from gateway.cli.bench.fleet import fleet, python_target
 from gateway.cli.bench.report import Figure, Report
 from gateway.cli.bench.rig import NOOP, dispatcher, fill, finished, fresh_store
-from gateway.jobs import Settlement
+from gateway.jobs import Settlement, Submission
 from gateway.store import Store, Worker
 
 BATCH = 100
 
 
-async def measure(url: str, *, jobs: int, repetitions: int) -> Report:
-    """Interleaved: the bare loop, then the dispatcher, `repetitions` times."""
+async def measure(url: str, *, jobs: int, repetitions: int, processes: int = 0, slots: int = 100) -> Report:
+    """Interleaved: the bare loop, then the dispatcher, `repetitions` times; in this process, or in so many others."""
     bare: list[float] = []
     drained: list[float] = []
     filled: list[float] = []
@@ -26,18 +27,40 @@ async def measure(url: str, *, jobs: int, repetitions: int) -> Report:
             filled.append(jobs / (loop.time() - began))
             bare.append(jobs / await _bare_drain(store, jobs))
         async with fresh_store(url) as store:
-            await fill(store, NOOP, payloads)
-            began = loop.time()
-            async with dispatcher(url, store):
-                drained.append(jobs / (await finished(store, jobs) - began))
+            drain = (
+                _drain(url, store, payloads, slots)
+                if processes == 0
+                else _fleet(url, store, payloads, processes, slots)
+            )
+            drained.append(jobs / await drain)
+    where = "in this process" if processes == 0 else f"{processes} processes"
     return Report(
-        f"drain of {jobs:,} no-op Python jobs, one dispatcher, default settings",
+        f"drain of {jobs:,} no-op Python jobs, {slots} slots, {where}",
         [
             Figure("dispatcher", "jobs/s", tuple(drained), tuple(bare)),
             Figure("bare claim + settle loop", "jobs/s", tuple(bare)),
             Figure("bulk submit, 500 a call", "jobs/s", tuple(filled)),
         ],
     )
+
+
+async def _drain(url: str, store: Store, payloads: list[bytes], slots: int) -> float:
+    loop = asyncio.get_running_loop()
+    await fill(store, NOOP, payloads)
+    began = loop.time()
+    async with dispatcher(url, store, slots=slots):
+        return await finished(store, len(payloads)) - began
+
+
+async def _fleet(url: str, store: Store, payloads: list[bytes], processes: int, slots: int) -> float:
+    loop = asyncio.get_running_loop()
+    lane = Submission("", NOOP, b"").lane
+    async with fleet(url, store, targets={NOOP: python_target(NOOP)}, processes=processes, slots=slots):
+        await store.control_lane(lane, paused=True)
+        await fill(store, NOOP, payloads)
+        began = loop.time()
+        await store.control_lane(lane, paused=False)
+        return await finished(store, len(payloads)) - began
 
 
 async def _bare_drain(store: Store, jobs: int) -> float:
