@@ -24,8 +24,8 @@ for i = 2, #ARGV, 2 do
   call('HSET', own and key or P .. 'fb:' .. target, ARGV[i], ARGV[i + 1])
   if ARGV[i + 1] == '0' then
     if ARGV[i] == 'open_until' then call('HDEL', P .. 'fb:' .. target, 'trips', 'probe', 'opened', 'good', 'bad', 'window_at') end
-    if ARGV[i] == 'paused' then call('HDEL', P .. 'fb:' .. target, 'gone') end
   end
+  if ARGV[i] == 'paused' and ARGV[i + 1] ~= '2' then call('HDEL', P .. 'fb:' .. target, 'gone') end
   keys_change = keys_change or ARGV[i] == 'key_concurrency' or ARGV[i] == 'ordered'
 end
 local t = target_node(target)

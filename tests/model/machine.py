@@ -47,6 +47,11 @@ class Life(RuleBasedStateMachine):
     def jobs(self) -> list[Job]:
         return list(self.driver.model.jobs.values())
 
+    @property
+    def unlimited(self) -> list[str]:
+        """Targets with several keys that have no limits."""
+        return [name for name in self.focus if name in ("plain", "late") and name not in self.driver.model.targets]
+
     def any_with(self, *statuses: str) -> list[Job]:
         return self.driver.model.with_status(*statuses)
 
@@ -171,6 +176,24 @@ class Life(RuleBasedStateMachine):
         now_us = self.driver.model.now_us
         fields = {name: now_us + by if name == "open_until" and by else by for name, by in fields.items()}
         self.driver.control(self.focus[which % len(self.focus)], fields)
+
+    @precondition(lambda self: self.unlimited)
+    @rule(hot=draws.HOT, n=draws.CLAIM_SIZES, ending=draws.ENDINGS)
+    def gain(self, hot: tuple[Order, list[int]], n: int, ending: Ending) -> None:
+        """A target gains limits while jobs of it wait, run and come back."""
+        target = self.unlimited[0]
+        order, keys = hot
+        order = order._replace(target=self.focus.index(target), delay_ms=0, idempotency=0)
+        half = len(keys) // 2
+        self._submit([self._submission(order._replace(key=key)) for key in keys[:half]])
+        self._claim("d1", n, suspects=True, lease_ms=5_000)
+        self._submit([self._submission(order._replace(key=key)) for key in keys[half:]])
+        self.driver.control(target, {"paused": 0})
+        given_back = ending._replace(outcome="released")
+        running = enumerate(self.any_with("running"))
+        self._settle([_settlement(job, ending if at else given_back) for at, job in running])
+        self.driver.advance(ending.delay_ms * 1000)
+        self._claim("d2", n, suspects=True, lease_ms=5_000)
 
     @rule(us=draws.WAITS_US)
     def wait(self, us: int) -> None:
