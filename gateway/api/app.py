@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 import gateway as package
 from gateway.api.auth import Authoriser
 from gateway.api.call import Call, Gateway
 from gateway.api.endpoint import Endpoint
+from gateway.api.front import Front
 from gateway.api.gate import StoreGate
 from gateway.api.guards import HeadGuard
 from gateway.api.journal import Journal
@@ -105,13 +104,12 @@ def create_app(
                 await store.aclose()
 
     own = settings.gateway
-    guard = Middleware(
-        HeadGuard,
-        max_headers=own.max_headers,
-        max_header_bytes=own.max_header_bytes,
+    app = Front(
+        list(_endpoints(gateway)),
+        guard=HeadGuard(max_headers=own.max_headers, max_header_bytes=own.max_header_bytes),
         on_refusal=lambda status: gateway.metrics.count_request(NO_ROUTE, status),
+        lifespan=lifespan,
     )
-    app = Starlette(routes=list(_routes(gateway)), middleware=[guard], lifespan=lifespan)
     app.router.redirect_slashes = False
     app.router.default = _NotFound(gateway)
     return app
@@ -163,11 +161,10 @@ def _catalog(settings: Settings, store: Store, registry: Registry) -> Catalog:
     )
 
 
-def _routes(gateway: Gateway) -> Iterator[Route]:
+def _endpoints(gateway: Gateway) -> Iterator[Endpoint]:
     operations = (*OPERATIONS, _openapi_operation(gateway.settings.lanes.order))
     for path in dict.fromkeys(operation.path for operation in operations):
-        endpoint = Endpoint(gateway, path, [each for each in operations if each.path == path])
-        yield Route(path, endpoint)
+        yield Endpoint(gateway, path, [each for each in operations if each.path == path])
 
 
 def _openapi_operation(lanes: Sequence[str]) -> Operation:

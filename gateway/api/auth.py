@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from functools import lru_cache
+from typing import Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
 
-from gateway.api.bodies import one_header
+from gateway.api.headers import Headers
 from gateway.api.problems import Refused
 from gateway.apikeys import ApiKey, Scope, admin_key, is_right, parse_key
 from gateway.jobs import Callback
@@ -29,7 +30,11 @@ _FORWARDED = frozenset(
 )
 """What proxies and tunnels add: a request with one of these is not from this machine."""
 
-Headers = Sequence[tuple[bytes, bytes]]
+
+class InTime(Protocol):
+    """Awaits work for as long as a request still may; StoreUnavailable after it."""
+
+    async def __call__(self, work: Callable[[], Awaitable[T]], /) -> T: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +60,18 @@ class Authoriser:
         self._keys: _Cache[ApiKey | None] = _Cache()
         self._existence: _Cache[bool] = _Cache()
 
-    async def authorise(self, headers: Headers, needed: Scope) -> Client:
-        """The client, if it may do what needs this scope.
+    async def authorise(self, headers: Headers, needed: Scope, *, in_time: InTime) -> Client:
+        """The client, if it may do what needs this scope; `in_time` bounds what is asked of Redis, if anything is.
 
         Raises Refused (401 without a right key, 403 without the scope), or StoreError where only Redis could tell.
         """
-        presented = one_header(headers, b"authorization")
+        presented = headers.one(b"authorization")
         if presented is None:
-            if self._keyless and not await self._existence.get(_ANY_KEY, lambda: any_key(self._store)):
+            if self._keyless and not await self._existence.get(_ANY_KEY, lambda: any_key(self._store), in_time):
                 _check_local(headers)
                 return ANYONE
             raise Refused(401, "this needs an API key: send Authorization: Bearer gwk_…", headers=_CHALLENGE)
-        key = await self._presented(presented)
+        key = await self._presented(presented, in_time)
         if not key.allows(needed):
             raise Refused(403, f"this API key has not the scope {needed!r}; it has: {', '.join(key.scopes)}")
         return Client(key.key_id, may_url=key.allows("url"), callback=key.callback)
@@ -76,18 +81,19 @@ class Authoriser:
         self._keys.forget(key_id)
         self._existence.forget(_ANY_KEY)
 
-    async def _presented(self, header: bytes) -> ApiKey:
+    async def _presented(self, header: bytes, in_time: InTime) -> ApiKey:
         kind, _, text = header.decode("latin-1").partition(" ")
         parts = parse_key(text.strip()) if kind.lower() == "bearer" else None
         if parts is not None:
             key_id, secret = parts
-            key = self._own if self._own is not None and key_id == self._own.key_id else await self._stored(key_id)
+            own = self._own
+            key = own if own is not None and key_id == own.key_id else await self._stored(key_id, in_time)
             if is_right(key, secret) and key is not None:
                 return key
         raise Refused(401, "the API key is not right; send Authorization: Bearer gwk_…", headers=_CHALLENGE)
 
-    async def _stored(self, key_id: str) -> ApiKey | None:
-        return await self._keys.get(key_id, lambda: find_key(self._store, key_id))
+    async def _stored(self, key_id: str, in_time: InTime) -> ApiKey | None:
+        return await self._keys.get(key_id, lambda: find_key(self._store, key_id), in_time)
 
 
 def is_loopback(host: str) -> bool:
@@ -104,7 +110,7 @@ class _Cache(Generic[T]):
     def __init__(self) -> None:
         self._answers: dict[str, tuple[float, asyncio.Task[T]]] = {}
 
-    async def get(self, name: str, ask: Callable[[], Awaitable[T]]) -> T:
+    async def get(self, name: str, ask: Callable[[], Awaitable[T]], in_time: InTime) -> T:
         now_s = asyncio.get_running_loop().time()
         known = self._answers.get(name)
         if known is None or now_s - known[0] > CACHED_S or _failed(known[1]):
@@ -112,7 +118,8 @@ class _Cache(Generic[T]):
             if len(self._answers) >= CACHED_MOST:
                 self._answers.pop(next(iter(self._answers)))
             known = self._answers[name] = (now_s, asyncio.create_task(_asked(ask)))
-        return await asyncio.shield(known[1])
+        answer = known[1]
+        return answer.result() if answer.done() else await in_time(lambda: asyncio.shield(answer))
 
     def forget(self, name: str) -> None:
         self._answers.pop(name, None)
@@ -133,15 +140,26 @@ def _check_local(headers: Headers) -> None:
     or `Origin`, and a name that was rebound to this address in `Host`, since a name without a dot cannot belong to a
     stranger. A tunnel or proxy (which `public_url` is for) shows in `Host` too, or in what it adds to a request.
     """
-    site = one_header(headers, b"sec-fetch-site")
-    origin = one_header(headers, b"origin")
+    site = headers.one(b"sec-fetch-site")
+    origin = headers.one(b"origin")
     if site not in (None, b"none", b"same-origin") or (origin is not None and site is None):
         raise Refused(403, "a web page of another origin may not call a gateway without an API key; make one first")
-    if any(name in _FORWARDED for name, _ in headers):
+    if not headers.names.isdisjoint(_FORWARDED):
         raise Refused(403, "a request through a proxy or tunnel needs an API key: gateway apikeys create NAME")
-    host = (one_header(headers, b"host") or b"localhost").decode("latin-1")
-    name = urlsplit(f"//{host}").hostname or ""
-    if ("." in name or ":" in name) and not name.endswith(".localhost") and not is_loopback(name):
+    name = _stranger(headers.one(b"host") or b"localhost")
+    if name is not None:
         raise Refused(
             403, f"requests to {name[:64]!r}, and not to this machine, need an API key: gateway apikeys create NAME"
         )
+
+
+@lru_cache(maxsize=64)
+def _stranger(host: bytes) -> str | None:
+    """The name in a Host header if it may belong to another machine."""
+    text = host.decode("latin-1")
+    try:
+        name = urlsplit(f"//{text}").hostname or ""
+    except ValueError:
+        return text
+    own = ("." not in name and ":" not in name) or name.endswith(".localhost") or is_loopback(name)
+    return None if own else name

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from starlette.types import Receive, Send
 
+from gateway.api.headers import Headers
 from gateway.api.problems import Refused
 from gateway.api.reply import Reply, send_reply
 
@@ -19,7 +20,8 @@ MIN_BYTES_PER_S = 16384
 
 LINGER_S = 1.0
 
-Headers = Sequence[tuple[bytes, bytes]]
+WHOLE = "gateway.whole"
+"""In a request's scope, and true: all of its body is there, so that reading it waits for nothing."""
 
 
 class ClientGone(Exception):
@@ -34,12 +36,17 @@ class BodyLimits:
     timeout_s: float
 
 
-async def read_body(receive: Receive, headers: Headers, limits: BodyLimits) -> bytes:
-    """The whole body. Raises Refused (408, 413, 415) without reading more than the limit, or ClientGone."""
+async def read_body(receive: Receive, headers: Headers, limits: BodyLimits, *, whole: bool = False) -> bytes:
+    """The whole body. Raises Refused (408, 413, 415) without reading more than the limit, or ClientGone.
+
+    One that is there as a `whole` already needs no clock.
+    """
     check_encoding(headers)
-    declared = one_header(headers, b"content-length")
+    declared = headers.one(b"content-length")
     if declared is not None and declared.isdigit() and int(declared) > limits.most_bytes:
         raise _too_large(limits)
+    if whole:
+        return await _read_chunks(receive, limits, None)
     try:
         async with asyncio.timeout(limits.timeout_s) as deadline:
             return await _read_chunks(receive, limits, deadline)
@@ -47,8 +54,8 @@ async def read_body(receive: Receive, headers: Headers, limits: BodyLimits) -> b
         raise Refused(408, "the body stopped arriving, or arrives too slowly", close=True) from exc
 
 
-async def _read_chunks(receive: Receive, limits: BodyLimits, deadline: asyncio.Timeout) -> bytes:
-    first_deadline = deadline.when() or 0.0
+async def _read_chunks(receive: Receive, limits: BodyLimits, deadline: asyncio.Timeout | None) -> bytes:
+    first_deadline = deadline.when() or 0.0 if deadline else 0.0
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -62,19 +69,20 @@ async def _read_chunks(receive: Receive, limits: BodyLimits, deadline: asyncio.T
         chunks.append(chunk)
         if not message.get("more_body", False):
             return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-        deadline.reschedule(first_deadline + size / MIN_BYTES_PER_S)
+        if deadline:
+            deadline.reschedule(first_deadline + size / MIN_BYTES_PER_S)
 
 
 def check_encoding(headers: Headers) -> None:
     """Raises Refused (415) for a compressed body: nothing is inflated here."""
-    for name, value in headers:
-        if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
+    for value in headers.all(b"content-encoding"):
+        if value.strip().lower() not in (b"", b"identity"):
             raise Refused(415, "the body is compressed; send it as it is, without Content-Encoding", close=True)
 
 
 def media_type(headers: Headers) -> str:
     """The Content-Type without its parameters, in lower case; empty if there is none."""
-    value = one_header(headers, b"content-type") or b""
+    value = headers.one(b"content-type") or b""
     return value.partition(b";")[0].strip().lower().decode("latin-1")
 
 
@@ -86,14 +94,6 @@ def check_json(headers: Headers, *, also: Sequence[str] = ()) -> None:
         raise Refused(
             415, f"the Content-Type is {kind[:64]!r}; send {wanted} (curl: -H 'content-type: {wanted}')", close=True
         )
-
-
-def one_header(headers: Headers, name: bytes) -> bytes | None:
-    """The value of a header, None if it is not there; Refused (400) if it is there twice."""
-    found = [value for key, value in headers if key == name]
-    if len(found) > 1:
-        raise Refused(400, f"the header {name.decode()} is there {len(found)} times; send it once", close=True)
-    return found[0] if found else None
 
 
 async def close_slowly(reply: Reply, receive: Receive, send: Send) -> None:

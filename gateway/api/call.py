@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from starlette.types import Receive
 from starlette.types import Scope as AsgiScope
 
 from gateway.api.auth import ANYONE, Authoriser, Client
-from gateway.api.bodies import BodyLimits, Headers, read_body
+from gateway.api.bodies import WHOLE, BodyLimits, read_body
 from gateway.api.gate import StoreGate, in_time
+from gateway.api.headers import Headers
 from gateway.api.journal import Journal
 from gateway.api.metrics import ApiMetrics
 from gateway.api.rejections import Rejections
@@ -75,12 +76,10 @@ class Call:
     client: Client = ANYONE
     store_s: float = STORE_S
     trace: RequestTrace | None = None
+    headers: Headers = field(init=False)
 
-    @property
-    def headers(self) -> Headers:
-        """Names in lower case, in order."""
-        headers: Headers = self.scope["headers"]
-        return headers
+    def __post_init__(self) -> None:
+        self.headers = Headers(self.scope["headers"])
 
     def path_value(self, name: str) -> str:
         """A part of the path, by its name in the route."""
@@ -89,7 +88,13 @@ class Call:
     async def body(self, limits: BodyLimits | None = None) -> bytes:
         """The whole body, within the configured limits where none are given."""
         own = self.gateway.settings.gateway
-        return await read_body(self.receive, self.headers, limits or BodyLimits(own.max_body, float(own.body_timeout)))
+        limits = limits or BodyLimits(own.max_body, float(own.body_timeout))
+        return await read_body(self.receive, self.headers, limits, whole=self.scope.get(WHOLE, False))
+
+    @property
+    def until_s(self) -> float:
+        """The loop's time until which the store may take; for calls that keep to it by themselves, without a timer."""
+        return asyncio.get_running_loop().time() + max(0.0, self.store_s)
 
     async def in_time(self, work: Callable[[], Awaitable[T]]) -> T:
         """What the store's call brings, in the time that is left; StoreUnavailable after it."""

@@ -11,7 +11,6 @@ import msgspec
 import orjson
 from msgspec import Meta
 
-from gateway.api.bodies import one_header
 from gateway.api.call import Call
 from gateway.api.problems import Refused
 from gateway.api.records import timestamp
@@ -134,7 +133,7 @@ def _event(call: Call, record: Record, settlement: Settlement, status: str) -> J
 def _held(call: Call, given: str | None) -> tuple[str, str]:
     """The job and the fencing token; Refused (401) if the token is none of ours for this job."""
     job_id = call.path_value("job_id")
-    header = one_header(call.headers, HEADER)
+    header = call.headers.one(HEADER)
     text = given or (header or b"").decode("latin-1")
     keys = signing_keys(call.gateway.settings.gateway, call.gateway.store)
     token = read_completion_token(keys, job_id, text)

@@ -63,8 +63,8 @@ class Endpoint:
             operation = self._operation(scope["method"])
             call = Call(self._gateway, scope, receive, trace=trace)
             if operation.scope is not None:
-                headers, needed = scope["headers"], operation.scope
-                call.client = await call.in_time(lambda: self._gateway.authoriser.authorise(headers, needed))
+                authoriser = self._gateway.authoriser
+                call.client = await authoriser.authorise(call.headers, operation.scope, in_time=call.in_time)
             if operation.store and not self._gateway.gate.open:
                 await call.in_time(self._gateway.gate.require)
             return await operation.handler(call)

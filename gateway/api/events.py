@@ -11,7 +11,6 @@ import orjson
 import structlog
 from starlette.types import Receive, Scope, Send
 
-from gateway.api.bodies import one_header
 from gateway.api.call import Call
 from gateway.api.problems import Refused, problem_reply
 from gateway.api.protocol import ABORT
@@ -114,7 +113,7 @@ async def _send_in_time(send: Send, body: bytes) -> None:
 
 
 def _position(call: Call) -> Position | None:
-    text = one_header(call.headers, b"last-event-id")
+    text = call.headers.one(b"last-event-id")
     if not text:
         return None
     try:

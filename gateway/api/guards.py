@@ -1,13 +1,10 @@
-"""Plain ASGI middleware: turns away requests whose head is out of proportion, before anything looks at them."""
+"""Turns away requests whose head is out of proportion, before anything looks at them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from starlette.types import Scope
 
-from starlette.types import ASGIApp, Receive, Scope, Send
-
-from gateway.api.bodies import close_slowly
-from gateway.api.problems import Refused, problem_reply
+from gateway.api.problems import Refused
 
 MAX_TARGET = 8192
 """Bytes of path and query."""
@@ -16,22 +13,12 @@ MAX_TARGET = 8192
 class HeadGuard:
     """Refuses too many headers, too many bytes of them (431), or too long a path and query (414)."""
 
-    def __init__(
-        self, app: ASGIApp, *, max_headers: int, max_header_bytes: int, on_refusal: Callable[[int], None]
-    ) -> None:
-        self._app = app
+    def __init__(self, *, max_headers: int, max_header_bytes: int) -> None:
         self._max_headers = max_headers
         self._max_header_bytes = max_header_bytes
-        self._on_refusal = on_refusal
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and (refusal := self._refusal(scope)) is not None:
-            self._on_refusal(refusal.status)
-            await close_slowly(problem_reply(refusal), receive, send)
-            return
-        await self._app(scope, receive, send)
-
-    def _refusal(self, scope: Scope) -> Refused | None:
+    def refusal(self, scope: Scope) -> Refused | None:
+        """Why the request is refused; None if it is not."""
         headers = scope["headers"]
         if len(headers) > self._max_headers:
             return Refused(431, f"{len(headers)} headers; at most {self._max_headers} are allowed", close=True)

@@ -66,7 +66,7 @@ async def submit_matches(
     jobs = delivery_submissions(trigger.name, matches, call.gateway.catalog, now_s=now_s)
     if call.trace is not None:
         jobs = call.trace.stamp(jobs)
-    submitted = await call.in_time(lambda: call.gateway.store.submit_together(jobs))
+    submitted = await call.gateway.store.submit_together(jobs, until_s=call.until_s)
     if any(each.verdict == "full" for each in submitted):
         raise StoreFull("a lane is full; send the delivery again")
     announce(call, jobs, submitted, now_s=now_s)

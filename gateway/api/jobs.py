@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from gateway.api.bodies import NDJSON_TYPES, check_json, media_type, one_header
+from gateway.api.bodies import NDJSON_TYPES, check_json, media_type
 from gateway.api.call import Call
 from gateway.api.prefer import preferred_durability, preferred_wait
 from gateway.api.problems import Refused, describe
@@ -34,7 +34,7 @@ async def submit(call: Call) -> Reply:
     job = parse_submission(text, gateway.catalog, caller=_caller(call, with_key=True), now_s=now_s)
     if call.trace is not None:
         job = call.trace.stamp([job])[0]
-    submitted = (await call.in_time(lambda: gateway.store.submit([job], durability)))[0]
+    submitted = (await gateway.store.submit([job], durability, until_s=call.until_s))[0]
     _raise_refused(submitted)
     announce(call, [job], [submitted], now_s=now_s)
     wait_s = preferred_wait(call.headers, int(gateway.settings.gateway.hold))
@@ -66,7 +66,7 @@ async def submit_batch(call: Call) -> Reply:
     """Each item's own answer, in order; only what concerns the whole batch fails it whole."""
     check_json(call.headers, also=NDJSON_TYPES)
     durability = preferred_durability(call.headers)
-    if one_header(call.headers, b"idempotency-key") is not None:
+    if call.headers.one(b"idempotency-key") is not None:
         raise Refused(400, "a batch has an idempotency_key in each of its jobs, not one in a header", close=True)
     text = await call.body()
     check_text(text)
@@ -82,8 +82,9 @@ async def submit_batch(call: Call) -> Reply:
             results[at] = {"error": describe(error)}
     if call.trace is not None:
         jobs = dict(zip(jobs, call.trace.stamp(list(jobs.values())), strict=True))
-    submitted = await call.in_time(lambda: gateway.store.submit(list(jobs.values()), durability)) if jobs else []
-    announce(call, list(jobs.values()), submitted, now_s=now_s)
+    taken = list(jobs.values())
+    submitted = await gateway.store.submit(taken, durability, until_s=call.until_s) if taken else []
+    announce(call, taken, submitted, now_s=now_s)
     for at, each in zip(jobs, submitted, strict=True):
         results[at] = _result(each)
     reply = json_reply({"results": results})
@@ -168,15 +169,12 @@ def _log_accepted(call: Call, jobs: list[Submission], submitted: list[Submitted]
 
 
 def _caller(call: Call, *, with_key: bool = False) -> Caller:
-    traceparent = b""
-    for name, value in call.headers:
-        if name == b"traceparent":
-            traceparent = value
-    key = one_header(call.headers, b"idempotency-key") if with_key else None
+    traceparents = call.headers.all(b"traceparent")
+    key = call.headers.one(b"idempotency-key") if with_key else None
     return Caller(
         name=call.client.name,
         idempotency_key=None if key is None else key.decode("latin-1"),
-        traceparent=traceparent.decode("latin-1"),
+        traceparent=traceparents[-1].decode("latin-1") if traceparents else "",
         may_url=call.client.may_url,
         callback=call.client.callback,
     )

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import cast
 
+from gateway.api.headers import Headers
 from gateway.api.problems import Refused
 from gateway.store.durability import DURABILITIES, Durability
 
@@ -15,7 +16,7 @@ _DURABILITY = re.compile(r'durability\s*=\s*"?([^";]*?)"?\s*(?:;|\Z)', re.ASCII 
 _WAIT = re.compile(r'wait\s*=\s*"?(\d{1,9})"?\s*(?:;|\Z)', re.ASCII | re.IGNORECASE)
 
 
-def preferred_wait(headers: Sequence[tuple[bytes, bytes]], most_s: int) -> int:
+def preferred_wait(headers: Headers, most_s: int) -> int:
     """The seconds of `Prefer: wait=N`, at most `most_s`; 0 without it. What cannot be read is passed over, as the RFC
     wants; of several the first counts."""
     for item in _items(headers):
@@ -25,7 +26,7 @@ def preferred_wait(headers: Sequence[tuple[bytes, bytes]], most_s: int) -> int:
     return 0
 
 
-def preferred_durability(headers: Sequence[tuple[bytes, bytes]]) -> Durability | None:
+def preferred_durability(headers: Headers) -> Durability | None:
     """The level of `Prefer: durability=LEVEL`, None without it.
 
     Raises Refused (400) for a level that there is not: a client that asked for more than it gets must not go unheard.
@@ -40,7 +41,6 @@ def preferred_durability(headers: Sequence[tuple[bytes, bytes]]) -> Durability |
     return None
 
 
-def _items(headers: Sequence[tuple[bytes, bytes]]) -> Iterator[str]:
-    for name, value in headers:
-        if name == b"prefer":
-            yield from (item.strip() for item in _ITEMS.findall(value.decode("latin-1")))
+def _items(headers: Headers) -> Iterator[str]:
+    for value in headers.all(b"prefer"):
+        yield from (item.strip() for item in _ITEMS.findall(value.decode("latin-1")))

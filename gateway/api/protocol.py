@@ -11,6 +11,7 @@ import asyncio
 import orjson
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from gateway.api.bodies import WHOLE
 from gateway.api.problems import PROBLEM, problem
 
 MAX_HEAD_BYTES = 2 * 1024 * 1024
@@ -37,6 +38,7 @@ class GuardedProtocol(HttpToolsProtocol):
     """One connection; ends it when a head is endless, too slow or not HTTP."""
 
     _head_bytes = 0
+    _in_head = False
     _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -48,29 +50,33 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        idle = self.cycle is not None and self.cycle.response_complete
-        if self._head_timer is None and idle:
-            self._await_head()
         super().data_received(data)
-        if self._head_timer is not None:
+        # a head that came whole needs no timer, as most do
+        if self._in_head or self.cycle is None or self.cycle.response_complete:
+            if self._head_timer is None:
+                self._await_head()
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD_BYTES:
                 self._refuse(431, "the headers do not end")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._in_head = True
         # what one's own close() cannot do: end a connection whose client takes nothing more
         self.scope[ABORT] = self.transport.abort  # type: ignore[literal-required]
-        if self._head_timer is None:
-            self._await_head()
 
     def on_headers_complete(self) -> None:
+        self._in_head = False
         self._end_head()
         super().on_headers_complete()
         if len(self.pipeline) > MAX_PIPELINED:
             # closing is the only answer in order: those before it are still being made; the error ends the parsing
             self.transport.close()
             raise TooManyPipelined
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self.scope[WHOLE] = True  # type: ignore[literal-required]
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -87,7 +93,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _await_head(self) -> None:
         self._head_bytes = 0
-        self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._time_out)
+        if not self.transport.is_closing():
+            self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._time_out)
 
     def _end_head(self) -> None:
         if self._head_timer is not None:

@@ -25,6 +25,7 @@ from gateway.api.app import create_app
 from gateway.api.auth import is_loopback
 from gateway.api.gate import StoreGate
 from gateway.api.protocol import GuardedProtocol
+from gateway.collector import calm_collector
 from gateway.errors import ConfigError, StoreUnavailable
 from gateway.logs import configure_logging
 from gateway.opening import make_store
@@ -66,7 +67,7 @@ def serve(settings: Settings, *, host: str, port: int, workers: int) -> int:
         if workers > 1:
             return _serve_many(settings, listener, workers)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_serve_one(settings, registry, listener))
+            return runner.run(serve_on(settings, registry, listener))
 
 
 def check_serving(settings: Settings, *, host: str, port: int) -> None:
@@ -94,7 +95,9 @@ def worker_app() -> Starlette:
     configure_logging(load(os.environ, Path.cwd()).gateway)
     settings = load(os.environ, Path.cwd())
     folder = Path(os.environ[WORKERS_FOLDER])
-    return create_app(settings, open_store(settings), Registry.build(settings), close_store=True, workers_folder=folder)
+    app = create_app(settings, open_store(settings), Registry.build(settings), close_store=True, workers_folder=folder)
+    calm_collector()
+    return app
 
 
 def open_store(settings: Settings) -> Store:
@@ -124,6 +127,18 @@ async def check_start(settings: Settings, store: Store) -> None:
         "other machines can reach this, and there is no API key; make one up "
         "(export GATEWAY_API_KEY=gwk_me_$(openssl rand -hex 16)), or listen on 127.0.0.1",
     )
+
+
+async def serve_on(settings: Settings, registry: Registry, listener: socket.socket) -> int:
+    """Serves in this process alone, and returns the exit code; `listener` is bound."""
+    store = open_store(settings)
+    try:
+        server = Server(uvicorn_config(create_app(settings, store, registry)))
+        calm_collector()
+        await server.serve([listener])
+        return 0 if server.started else 1
+    finally:
+        await store.aclose()
 
 
 class Server(uvicorn.Server):
@@ -161,16 +176,6 @@ def uvicorn_config(app: Any, **more: Any) -> uvicorn.Config:
         "backlog": BACKLOG,
     }
     return uvicorn.Config(app, **(options | more))
-
-
-async def _serve_one(settings: Settings, registry: Registry, listener: socket.socket) -> int:
-    store = open_store(settings)
-    try:
-        server = Server(uvicorn_config(create_app(settings, store, registry)))
-        await server.serve([listener])
-        return 0 if server.started else 1
-    finally:
-        await store.aclose()
 
 
 def _serve_many(settings: Settings, listener: socket.socket, workers: int) -> int:

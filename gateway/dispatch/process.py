@@ -12,7 +12,7 @@ import structlog
 
 import gateway as package
 from gateway.callouts import CallOuts
-from gateway.dispatch.collector import calm_collector
+from gateway.collector import calm_collector
 from gateway.dispatch.dispatcher import Dispatcher, Stop
 from gateway.dispatch.health import health_app, health_server
 from gateway.dispatch.metrics import DispatchMetrics

@@ -236,20 +236,23 @@ class Store:
             return None
         return hashed_partition(f"{target}:{key}" if key and _only_keys(fields) else target, self.partitions)
 
-    async def submit(self, jobs: Sequence[Submission], durability: Durability | None = None) -> list[Submitted]:
+    async def submit(
+        self, jobs: Sequence[Submission], durability: Durability | None = None, *, until_s: float | None = None
+    ) -> list[Submitted]:
         """Takes jobs in, each whole or not at all, all of one partition in one script call.
 
-        Raises StoreFull (nothing written), StoreUnavailable (what was written is not known) or StoreShort (written, and
-        not yet as durable as it should be); after these two repeat with the same ids or idempotency keys.
+        `until_s` is the loop's time until which it may take, for callers without a timer of their own. Raises StoreFull
+        (nothing written), StoreUnavailable (what was written is not known) or StoreShort (written, and not yet as
+        durable as it should be); after these two repeat with the same ids or idempotency keys.
         """
         if len(jobs) == 1:
-            return await self._submitter(self._partition(jobs[0].job_id), durability).submit(jobs)
+            return await self._submitter(self._partition(jobs[0].job_id), durability).submit(jobs, until_s)
         groups: dict[int, list[int]] = {}
         for index, job in enumerate(jobs):
             groups.setdefault(self._partition(job.job_id), []).append(index)
         answers = await asyncio.gather(
             *(
-                self._submitter(partition, durability).submit([jobs[i] for i in group])
+                self._submitter(partition, durability).submit([jobs[i] for i in group], until_s)
                 for partition, group in groups.items()
             )
         )
@@ -259,27 +262,27 @@ class Store:
                 out[index] = submitted
         return [submitted for submitted in out if submitted is not None]
 
-    async def submit_together(self, jobs: Sequence[Submission]) -> list[Submitted]:
+    async def submit_together(self, jobs: Sequence[Submission], *, until_s: float | None = None) -> list[Submitted]:
         """Takes jobs in, all of them or none in one step, wherever they lie; those of other partitions than the first
-        one's are handed over by a dispatcher. Raises as `submit` does."""
+        one's are handed over by a dispatcher. Takes and raises what `submit` does."""
         home = self._partition(jobs[0].job_id)
-        answers = await self._submitter(home, None).submit(jobs)
+        answers = await self._submitter(home, None).submit(jobs, until_s)
         return [
-            await self._find_repeated(job, answer)
+            await self._find_repeated(job, answer, until_s)
             if answer.verdict == "duplicate" and self._partition(answer.job_id) != home
             else answer
             for job, answer in zip(jobs, answers, strict=True)
         ]
 
-    async def _find_repeated(self, job: Submission, answer: Submitted) -> Submitted:
+    async def _find_repeated(self, job: Submission, answer: Submitted, until_s: float | None) -> Submitted:
         """What stands for a job of another partition that was accepted before: only there its state is known.
 
         It may not have been handed over yet, so it is submitted there under its first id, which makes it at most once.
         """
-        first = (await self.submit([replace(job, job_id=answer.job_id)]))[0]
+        first = (await self.submit([replace(job, job_id=answer.job_id)], until_s=until_s))[0]
         if first.verdict == "accepted" and first.status == "dead":
             # a dead copy frees a delivery's id: its own partition decides whether another one has come since
-            return (await self.submit([job]))[0]
+            return (await self.submit([job], until_s=until_s))[0]
         return msgspec.structs.replace(first, verdict="duplicate") if first.verdict == "accepted" else first
 
     def _submitter(self, partition: int, durability: Durability | None) -> Submitter:

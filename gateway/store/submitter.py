@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
 import msgspec
@@ -19,6 +21,10 @@ BATCH = 500
 
 DURABLE_CALLS = 8
 """Script calls of one partition and process that wait for disk or replicas side by side."""
+
+SWEEP_S = 0.1
+"""How late the time limit of a submit may be kept: one timer for all of them, where each would cost as much as all
+else that is done for it here."""
 
 _reply_decoder = msgspec.msgpack.Decoder(list[Submitted])
 _EVENT_CODES = {"job.succeeded": "s", "job.dead": "d", "job.cancelled": "c", "job.retrying": "r"}
@@ -65,6 +71,15 @@ def _place(job: Submission, place_of: Callable[[Callback], str]) -> str:
     return "" if callback is None else place_of(callback)
 
 
+@dataclass(slots=True)
+class _Asked:
+    """Jobs that somebody waits for, until the loop's time `until_s`."""
+
+    jobs: Sequence[Submission]
+    answer: asyncio.Future[list[Submitted]]
+    until_s: float
+
+
 class Submitter:
     """Submits into one partition, one script call at a time; adds no wait, since an idle one sends at once.
 
@@ -87,16 +102,33 @@ class Submitter:
         self._senders_most = 1 if durability == "memory" else DURABLE_CALLS
         self._client = client
         self._prefix = prefix
-        self._waiting: list[tuple[Sequence[Submission], asyncio.Future[list[Submitted]]]] = []
+        self._waiting: list[_Asked] = []
+        self._under_way: list[Sequence[_Asked]] = []
         self._senders: set[asyncio.Task[None]] = set()
+        self._sweeping: asyncio.TimerHandle | None = None
 
-    async def submit(self, jobs: Sequence[Submission]) -> list[Submitted]:
-        """What became of each job, in order; all of them go in one script call."""
-        answer: asyncio.Future[list[Submitted]] = asyncio.get_running_loop().create_future()
-        self._waiting.append((jobs, answer))
+    async def submit(self, jobs: Sequence[Submission], until_s: float | None = None) -> list[Submitted]:
+        """What became of each job, in order; all of them go in one script call.
+
+        StoreUnavailable if that is not known when it is `until_s` by the loop's clock (or up to `SWEEP_S` later).
+        """
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[list[Submitted]] = loop.create_future()
+        self._waiting.append(_Asked(jobs, answer, math.inf if until_s is None else until_s))
         if len(self._senders) < self._senders_most:
             self._senders.add(asyncio.create_task(self._send_waiting()))
+        if self._sweeping is None and until_s is not None:
+            self._sweeping = loop.call_later(SWEEP_S, self._sweep, loop)
         return await answer
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Lets go who waited for too long; what they sent goes its way all the same."""
+        now_s, left = loop.time(), False
+        for asked in chain(self._waiting, *self._under_way):
+            if not asked.answer.done() and now_s >= asked.until_s:
+                asked.answer.set_exception(StoreUnavailable("Redis does not answer in time"))
+            left = left or not asked.answer.done()
+        self._sweeping = loop.call_later(SWEEP_S, self._sweep, loop) if left else None
 
     async def aclose(self) -> None:
         """Waits for the calls under way, if any."""
@@ -107,29 +139,33 @@ class Submitter:
         try:
             while self._waiting:
                 group = self._take_group()
+                self._under_way.append(group)
                 try:
                     await self._send(group)
                 except Exception as error:
-                    for _, answer in group:
-                        if not answer.done():
-                            answer.set_exception(error)
+                    for asked in group:
+                        if not asked.answer.done():
+                            asked.answer.set_exception(error)
+                finally:
+                    self._under_way.remove(group)
         finally:
             own = asyncio.current_task()
             assert own is not None
             self._senders.discard(own)
 
-    def _take_group(self) -> list[tuple[Sequence[Submission], asyncio.Future[list[Submitted]]]]:
+    def _take_group(self) -> list[_Asked]:
         count, total = 0, 0
-        for jobs, _ in self._waiting:
-            if count and total + len(jobs) > BATCH:
+        for asked in self._waiting:
+            if count and total + len(asked.jobs) > BATCH:
                 break
-            count, total = count + 1, total + len(jobs)
+            count, total = count + 1, total + len(asked.jobs)
         group, self._waiting = self._waiting[:count], self._waiting[count:]
         return group
 
-    async def _send(self, group: Sequence[tuple[Sequence[Submission], asyncio.Future[list[Submitted]]]]) -> None:
-        self._client.calls.batch("submit", sum(len(jobs) for jobs, _ in group))
-        batch = submit_batch([job for jobs, _ in group for job in jobs], self._place_of)
+    async def _send(self, group: Sequence[_Asked]) -> None:
+        jobs = [job for asked in group for job in asked.jobs]
+        self._client.calls.batch("submit", len(jobs))
+        batch = submit_batch(jobs, self._place_of)
         try:
             reply = await self._call(batch)
         except StoreUnavailable:
@@ -138,10 +174,11 @@ class Submitter:
             reply = await self._call(batch)
         results = _reply_decoder.decode(reply)
         at = 0
-        for jobs, answer in group:
-            if not answer.done():
-                answer.set_result(results[at : at + len(jobs)])
-            at += len(jobs)
+        for asked in group:
+            after = at + len(asked.jobs)
+            if not asked.answer.done():
+                asked.answer.set_result(results[at:after])
+            at = after
 
     async def _call(self, batch: bytes) -> bytes:
         if self._durability == "memory":

@@ -10,6 +10,8 @@ import pytest
 
 from gateway.api import models
 from gateway.api.auth import Authoriser
+from gateway.api.gate import in_time
+from gateway.api.headers import Headers
 from gateway.api.operations import OPERATIONS, Operation
 from gateway.apikeys import SCOPES, Scope
 from gateway.settings import GatewaySettings
@@ -212,9 +214,9 @@ async def test_cache_keeps_a_bounded_number_of_ids_when_many_are_tried(
         authoriser = Authoriser(GatewaySettings(host="0.0.0.0"), api.store)
         scope: Scope = "read"
         for n in range(50):
-            header = f"Bearer gwk_id{n}_0123456789abcdef".encode()
+            headers = Headers([(b"authorization", f"Bearer gwk_id{n}_0123456789abcdef".encode())])
             with pytest.raises(Exception, match="API key"):
-                await authoriser.authorise([(b"authorization", header)], scope)
+                await authoriser.authorise(headers, scope, in_time=lambda work: in_time(work, 5.0))
         assert len(authoriser._keys._answers) <= 8
 
 

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from gateway.api import models
+from gateway.api.headers import Headers
 from gateway.api.prefer import preferred_wait
 from gateway.jobs import Outcome, Settlement
 from gateway.store.scripts import run
@@ -301,4 +302,4 @@ async def test_processes_that_wait_for_one_job_are_bounded_and_the_oldest_goes(a
 )
 def test_preference_is_read_as_the_rfc_has_it(values: list[str], seconds: int) -> None:
     headers = [(b"prefer", value.encode()) for value in values]
-    assert preferred_wait([(b"host", b"x"), *headers], 60) == seconds
+    assert preferred_wait(Headers([(b"host", b"x"), *headers]), 60) == seconds

@@ -1,4 +1,4 @@
-"""Python's garbage collector, set for a process that makes and drops a few short-lived objects for each job."""
+"""Python's garbage collector, set for a process that makes and drops a few short-lived objects a job or a request."""
 
 from __future__ import annotations
 
