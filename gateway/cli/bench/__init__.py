@@ -21,6 +21,7 @@ from gateway.cli.bench import flood as flood_bench
 from gateway.cli.bench import flows as flows_bench
 from gateway.cli.bench import footprint as footprint_bench
 from gateway.cli.bench import hooks as hooks_bench
+from gateway.cli.bench import intake as intake_bench
 from gateway.cli.bench import latency as latency_bench
 from gateway.cli.bench import machine
 from gateway.cli.bench import memory as memory_bench
@@ -182,6 +183,19 @@ def observability(
 
 
 @app.command()
+def intake(
+    parts: Annotated[list[intake_bench.Part] | None, typer.Argument(help="What to measure; default: all.")] = None,
+    jobs: Jobs = 20_000,
+    repetitions: Repetitions = 5,
+    redis: Redis = None,
+    as_json: AsJson = False,
+) -> None:
+    """One gateway process takes jobs in over HTTP; beside it a bare Starlette endpoint that parses the same JSON."""
+    chosen = parts or list(intake_bench.Part)
+    _show(redis, as_json, lambda url: intake_bench.measure(url, parts=chosen, jobs=jobs, repetitions=repetitions))
+
+
+@app.command()
 def delayed(jobs: Jobs = 100, repetitions: Repetitions = 5, redis: Redis = None, as_json: AsJson = False) -> None:
     """How late jobs start that are all due at one instant; beside it a bare timer of the same loop."""
     _show(redis, as_json, lambda url: delayed_bench.measure(url, jobs=jobs, repetitions=repetitions))
@@ -254,6 +268,7 @@ def _short_forms(n: int) -> list[Measure]:
         lambda url: cost_bench.measure(url, waiting=200_000, repetitions=n),
         lambda url: persistence_bench.measure(url, jobs=30_000, repetitions=n),
         lambda url: hooks_bench.measure(url, deliveries=10_000, repetitions=n),
+        lambda url: intake_bench.measure(url, parts=list(intake_bench.Part), jobs=10_000, repetitions=n),
         lambda url: callout_bench.measure(url, jobs=5_000, repetitions=n),
         lambda url: observability_bench.measure(url, jobs=20_000, repetitions=n),
         lambda url: command_bench.measure(url, jobs=1_000, repetitions=n),

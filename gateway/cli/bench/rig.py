@@ -17,7 +17,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from gateway.callouts import CallOuts
-from gateway.dispatch.collector import calm_collector
+from gateway.collector import calm_collector
 from gateway.dispatch.dispatcher import Dispatcher, Stop
 from gateway.dispatch.metrics import DispatchMetrics
 from gateway.egress.client import EgressClient
@@ -27,6 +27,7 @@ from gateway.registry import Registry
 from gateway.runner import Runner
 from gateway.settings import GatewaySettings, Settings, TargetSettings
 from gateway.store import Store
+from gateway.store.connection import connect
 from gateway.store.embedded import EmbeddedValkey
 from gateway.tracing import Tracing
 from gateway.tracing.attempts import AttemptSpans
@@ -42,7 +43,7 @@ LIMITS = {NARROW: Limits(concurrency=2), PACED: Limits(rate=Rate("10/s"), burst=
 @contextlib.contextmanager
 def rig(redis: str | None) -> Iterator[str]:
     """The URL of the server to measure on: the given one, or an embedded one with its defaults (AOF everysec)."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
+    quiet()
     if redis is not None:
         yield redis
         return
@@ -53,6 +54,11 @@ def rig(redis: str | None) -> Iterator[str]:
             yield url
         finally:
             embedded.stop()
+
+
+def quiet() -> None:
+    """Leaves all but errors out of the log, which would stand between the figures."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
 
 
 def bench_settings() -> Settings:
@@ -75,15 +81,24 @@ async def fresh_store(url: str) -> AsyncIterator[Store]:
     store = await Store.open(url, namespace=namespace, lanes=bench_settings().lanes.order)
     try:
         yield store
-        cursor = 0
-        while True:
-            cursor, keys = await store.client.scan(cursor, match=f"gw:{{{namespace}:*", count=10_000)
-            if keys:
-                await store.client.unlink(*keys)
-            if cursor == 0:
-                break
     finally:
         await store.aclose()
+        await emptied(url, namespace)
+
+
+async def emptied(url: str, namespace: str) -> None:
+    """Takes everything of a namespace away."""
+    client = connect(url)
+    try:
+        cursor = 0
+        while True:
+            cursor, keys = await client.scan(cursor, match=f"gw:{{{namespace}:*", count=10_000)
+            if keys:
+                await client.unlink(*keys)
+            if cursor == 0:
+                return
+    finally:
+        await client.aclose()
 
 
 @dataclass(frozen=True, slots=True)
