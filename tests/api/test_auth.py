@@ -50,7 +50,10 @@ def named(operation: Operation) -> str:
     return f"{operation.method} {operation.path}"
 
 
-OPEN = {"/hooks/{trigger}", "/livez", "/readyz", "/ready", "/health"}
+BY_TOKEN = {f"/jobs/{{job_id}}/{way}" for way in ("complete", "fail", "heartbeat")}
+"""The token of an attempt says who may: test_completion.py."""
+
+OPEN = {"/hooks/{trigger}", "/livez", "/readyz", "/ready", "/health", *BY_TOKEN}
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=named)
