@@ -12,6 +12,7 @@ from gateway.api.bodies import ClientGone, close_slowly
 from gateway.api.call import Call, Gateway
 from gateway.api.operations import ANY_METHOD, DELIVERY_METHODS, Operation
 from gateway.api.problems import Refused, problem_reply
+from gateway.api.protocol import ANSWER
 from gateway.api.reply import Reply, Stream, send_reply
 from gateway.api.traces import RequestTrace
 from gateway.errors import RequestError, StoreError, StoreFull
@@ -48,7 +49,7 @@ class Endpoint:
             await reply.run(scope, receive, send)
         elif reply.close and reply.status != 408:
             await close_slowly(reply, receive, send)
-        else:
+        elif not _answered(reply, scope):
             await send_reply(reply, send)
 
     def _trace(self, scope: Scope) -> RequestTrace | None:
@@ -85,3 +86,12 @@ class Endpoint:
         if found is None:
             raise Refused(405, f"{method[:16]} is not for this path", headers=self._allow)
         return found
+
+
+def _answered(reply: Reply, scope: Scope) -> bool:
+    """Whether the server took the answer as a whole; those with headers of their own go the long way, which checks
+    them."""
+    answer = scope.get(ANSWER)
+    if answer is None or reply.headers or reply.close or not reply.content_type:
+        return False
+    return bool(answer(reply.status, reply.content_type, reply.body))

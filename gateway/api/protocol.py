@@ -7,9 +7,10 @@ large is refused by the guards, with the limits of the configuration.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import orjson
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from gateway.api.bodies import WHOLE
 from gateway.api.problems import PROBLEM, problem
@@ -28,6 +29,11 @@ under way."""
 
 ABORT = "gateway.abort"
 """In a request's scope: drops its connection at once, with what is still to be sent."""
+
+
+ANSWER = "gateway.answer"
+"""In a request's scope: called with a status, a content type and a body, sends the whole answer in one write, where
+uvicorn makes two, which cost more than all else that is done to answer. False if it has to be sent uvicorn's way."""
 
 
 class TooManyPipelined(Exception):
@@ -69,6 +75,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._in_head = False
         self._end_head()
         super().on_headers_complete()
+        self.scope[ANSWER] = partial(_answer, self.cycle)  # type: ignore[literal-required]
         if len(self.pipeline) > MAX_PIPELINED:
             # closing is the only answer in order: those before it are still being made; the error ends the parsing
             self.transport.close()
@@ -116,3 +123,20 @@ class GuardedProtocol(HttpToolsProtocol):
         head = b"content-type: %b\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % (PROBLEM, len(body))
         self.transport.write(STATUS_LINE[status] + head + body)
         self.transport.close()
+
+
+def _answer(cycle: RequestResponseCycle, status: int, content_type: bytes, body: bytes) -> bool:
+    if cycle.response_started or cycle.flow.write_paused or cycle.scope["method"] == "HEAD":
+        return False
+    if cycle.disconnected:
+        return True
+    parts = [STATUS_LINE[status], b"content-length: %d\r\ncontent-type: %b\r\n" % (len(body), content_type)]
+    parts += [b"%b: %b\r\n" % header for header in cycle.default_headers]
+    parts += [b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n", body]
+    cycle.response_started = cycle.response_complete = True
+    cycle.transport.write(b"".join(parts))
+    cycle.message_event.set()
+    if not cycle.keep_alive:
+        cycle.transport.close()
+    cycle.on_response()
+    return True
