@@ -1,12 +1,15 @@
 """`python -m tests.faults.soak [--minutes 30] [--seed N]`: random faults for long; memory, descriptors, connections and
 keys must stay flat.
 
-Prints a line a minute. The last quarter is compared with the second: the first one is for caches to fill.
+Prints a line every few seconds. The last quarter is compared with the second: the first one is for caches to fill. What
+was acknowledged is long past its retention in the end, so the scripts' exact counters say whether all of it was taken
+in once and came to an end.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import random
 import signal
 import statistics
@@ -16,16 +19,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.faults.checker import check, check_end
+from gateway.store import Store
+from tests.faults.checker import Facts, check, check_end
 from tests.faults.load import mixed
 from tests.faults.places import placed
 from tests.faults.rows.servers import suspended
+from tests.faults.rows.targets import rss_mb
 from tests.faults.stage import Setup, Stage, on_stage
+from tests.store.site import LANES
 
 SAMPLE_S = 5.0
 GROWTH_MOST = 1.15
 SETUP = Setup(
     slots=8,
+    dispatchers=3,
     proxied=True,
     gateway={"max_stalls": 100, "idempotency_window": "20s"},
     config='\n[retention]\nfinished_max = 500\nfinished = "30s"\n',
@@ -34,10 +41,12 @@ SETUP = Setup(
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What could grow: of the gateway, which lives through all of it, and of Redis."""
+    """What could grow: of the gateway and of one dispatcher, which live through all of it, and of Redis."""
 
-    rss_mb: float
-    descriptors: int
+    gateway_mb: float
+    gateway_descriptors: int
+    dispatcher_mb: float
+    dispatcher_descriptors: int
     connections: int
     keys: int
     redis_mb: float
@@ -45,17 +54,27 @@ class Sample:
 
 def sample(stage: Stage) -> Sample:
     assert stage.api is not None
-    status = Path(f"/proc/{stage.api.pid}/status").read_text()
-    rss_kb = int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
-    descriptors = len(list(Path(f"/proc/{stage.api.pid}/fd").iterdir()))
+    lasting = stage.dispatchers[0]
     with stage.place.server.client() as client:
         connections = int(client.info("clients")["connected_clients"])
         memory = int(client.info("memory")["used_memory"])
-        return Sample(rss_kb / 1024, descriptors, connections, client.dbsize(), memory / 1e6)
+        keys = client.dbsize()
+    own = (rss_mb(pid := stage.api.pid), descriptors(pid), rss_mb(lasting.pid), descriptors(lasting.pid))
+    return Sample(*own, connections, keys, memory / 1e6)
+
+
+def descriptors(pid: int) -> int:
+    """Open files of a process."""
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def any_seat(stage: Stage) -> int:
+    """A dispatcher that may end: any but the first, which is watched."""
+    return stage.draw.randrange(1, len(stage.dispatchers))
 
 
 def kill_dispatcher(stage: Stage) -> None:
-    seat = stage.draw.randrange(len(stage.dispatchers))
+    seat = any_seat(stage)
     stage.dispatchers[seat].kill()
     stage.replace_dispatcher(seat)
 
@@ -68,7 +87,7 @@ def suspend_dispatcher(stage: Stage) -> None:
 
 
 def drain_dispatcher(stage: Stage) -> None:
-    seat = stage.draw.randrange(len(stage.dispatchers))
+    seat = any_seat(stage)
     stage.dispatchers[seat].stop()
     stage.replace_dispatcher(seat)
 
@@ -143,6 +162,21 @@ def growth(samples: list[Sample]) -> list[str]:
     return said
 
 
+async def check_counts(stage: Stage, acknowledged: int, facts: Facts) -> None:
+    """Each acknowledged job was taken in once, and each came to one end; callbacks aside."""
+    store = await Store.open(stage.place.url, lanes=LANES)
+    try:
+        counters = (await store.inspect()).counters
+    finally:
+        await store.aclose()
+    for events in (("submitted",), ("succeeded", "dead", "cancelled")):
+        own = (name for name in counters if name.split(":")[0] in events and not name.endswith(":gateway.callback"))
+        count = sum(counters[name] for name in own)
+        print(f"{' or '.join(events)}: {count:,} of {acknowledged:,} acknowledged")
+        if count != acknowledged:
+            facts.breach("I1", f"{count} jobs {' or '.join(events)}, {acknowledged} were acknowledged")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
@@ -157,6 +191,7 @@ def main() -> int:
         for load in stage.loads:
             load.acknowledged, load.tags = [], {}
         facts = check(stage, lost_most=acknowledged)
+        asyncio.run(check_counts(stage, acknowledged, facts))
         check_end(stage, facts)
     said = [*growth(samples), *facts.breaches]
     print(f"{acknowledged} acknowledged in {given.minutes:g} minutes; {'; '.join(said) or 'all flat'}")
