@@ -163,6 +163,14 @@ class SentinelGroup:
         self.await_other_primary(old)
         return time.monotonic() - began_s
 
+    def detach_replicas(self) -> None:
+        """From now on no replica gets what is written; it is still one, and may be promoted."""
+        nowhere, _ = free_ports()
+        for server in self.servers:
+            if server is not self.primary:
+                with plain_client(server.port) as client:
+                    client.execute_command("REPLICAOF", "127.0.0.1", nowhere)
+
     def await_other_primary(self, old: Server) -> None:
         """Returns once another server has been promoted."""
         until_sync(lambda: self.primary is not old and is_primary(self.primary), timeout_s=READY_S)
@@ -258,8 +266,13 @@ class ClusterGroup:
         mine = self.id_of(primary)
         began_s = time.monotonic()
         primary.kill()
-        until_sync(lambda: self._taken_over(mine), timeout_s=READY_S)
+        self.await_taken_over(mine)
         return time.monotonic() - began_s
+
+    def await_taken_over(self, node_id: str, *, besides: Server | None = None) -> None:
+        """Returns once a node has no slot any more in the eyes of the living, one that stands still left aside."""
+        living = [node for node in self.nodes if node.started and node is not besides]
+        until_sync(lambda: self._taken_over(node_id, living), timeout_s=READY_S)
 
     def bring_back(self) -> None:
         """Starts whatever was killed again, and waits until all is in order."""
@@ -308,16 +321,15 @@ class ClusterGroup:
             return state["cluster_state"] == "ok" and linked
         return False
 
-    def _taken_over(self, node_id: str) -> bool:
-        for node in self.nodes:
-            if node.started:
-                with contextlib.suppress(redis.RedisError):
-                    lines = str(_ask(node, "CLUSTER", "NODES")).splitlines()
-                    line = next(line for line in lines if line.startswith(node_id))
-                    holds = len(line.split()) > 8
-                    ok = "cluster_state:ok" in str(_ask(node, "CLUSTER", "INFO")) or self._is_well(node)
-                    if holds or not ok:
-                        return False
+    def _taken_over(self, node_id: str, living: Sequence[Server]) -> bool:
+        for node in living:
+            with contextlib.suppress(redis.RedisError):
+                lines = str(_ask(node, "CLUSTER", "NODES")).splitlines()
+                line = next(line for line in lines if line.startswith(node_id))
+                holds = len(line.split()) > 8
+                ok = "cluster_state:ok" in str(_ask(node, "CLUSTER", "INFO")) or self._is_well(node)
+                if holds or not ok:
+                    return False
         return True
 
 

@@ -36,6 +36,7 @@ async def run_durably(
     it = script(name)
     call: tuple[Arg, ...] = ("EVALSHA", it.sha, 1, prefix, *args)
     for _ in range(_TRIES):
+        generation = client.generation
         reply, reached = await send(client, prefix, [call, _wait(durability, replicas)])
         if isinstance(reply, NoScriptError):  # nothing was written, so the wait meant nothing
             call = ("EVAL", it.source, 1, prefix, *args)
@@ -47,6 +48,11 @@ async def run_durably(
             raise store_error(reached) from reached
         else:
             _check(durability, replicas, reached)
+            if durability == "replica" and not await client.still(generation):
+                raise StoreShort(
+                    "it is written and replicated, but by a server that may have been replaced meanwhile; "
+                    "send it again, with the same idempotency key"
+                )
             return reply
     raise StoreShort("the server was another one each time; it may be written, send it again")
 

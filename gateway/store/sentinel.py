@@ -26,8 +26,14 @@ until they have told it, some 10 s later, and everything that it took is lost th
 _PAUSE_S = 0.05
 """Between two rounds of questions at least, times a jitter, however many calls fail meanwhile."""
 
+_CONFIRM_PAUSE_S = 0.01
+"""Between two rounds that confirm the primary; what is written meanwhile shares the next one."""
+
 Named = tuple[int, Address]
 """The epoch of a Sentinel's configuration, and the primary's address in it."""
+
+Facts = dict[bytes, bytes]
+"""What a Sentinel tells of a master."""
 
 
 class Primary:
@@ -47,6 +53,8 @@ class Primary:
         self._asking = asyncio.Lock()
         self._ask_at_s = 0.0
         self._looking: asyncio.Task[None] | None = None
+        self._next: asyncio.Task[bool] | None = None
+        self._confirming = asyncio.Lock()
 
     async def locate(self) -> Address:
         """The primary's address; raises the library's ConnectionError if no Sentinel knows it."""
@@ -78,10 +86,22 @@ class Primary:
             self._ask_at_s = now_s
             self._looking = asyncio.create_task(self._look(replaced))
 
+    async def confirm(self) -> bool:
+        """Whether the Sentinels, asked from now on, still take the primary that is known for one that lives.
+
+        Most of them must, and none may be carrying a failover out. A primary that was replaced while it lives has
+        replicas for a while yet: what they acknowledge is lost when they are told to follow the new one.
+        """
+        if self._next is None:
+            self._next = asyncio.create_task(self._confirm())
+        return await asyncio.shield(self._next)
+
     async def aclose(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait([self._looking])
+        under_way = [task for task in (self._looking, self._next) if task is not None]
+        for task in under_way:
+            task.cancel()
+        if under_way:
+            await asyncio.wait(under_way)
         for sentinel in self._sentinels:
             await sentinel.aclose()
 
@@ -110,22 +130,51 @@ class Primary:
             f"{'; '.join(sorted({str(answer) for answer in answers}))}"
         )
 
+    async def _confirm(self) -> bool:
+        async with self._confirming:
+            await asyncio.sleep(_CONFIRM_PAUSE_S)
+            self._next = None  # who comes from now on wants to know it of a later instant
+            known = self._known
+            answers = await asyncio.gather(*(self._describe(sentinel) for sentinel in self._sentinels))
+        told = [answer for answer in answers if not isinstance(answer, str)]
+        if known is None or self._in_doubt or any(b"failover_in_progress" in facts[b"flags"] for facts in told):
+            return False
+        agreeing = [facts for facts in told if _address(facts) == known[1] and b"_down" not in facts[b"flags"]]
+        return len(agreeing) > len(self._sentinels) // 2
+
     async def _ask(self, sentinel: Redis) -> Named | str:
         """Its configuration's epoch and the primary's address, or why there is no answer.
 
         The address is asked for by itself: while a Sentinel carries a failover out, its description of the master has
         the new epoch and still the old address, which may be that of a server that lives and takes writes.
         """
+        facts = await self._describe(sentinel)
+        if isinstance(facts, str):
+            return facts
+        address = await self._tell(sentinel, "GET-MASTER-ADDR-BY-NAME")
+        return (
+            address
+            if isinstance(address, str)
+            else (int(facts[b"config-epoch"]), (address[0].decode(), int(address[1])))
+        )
+
+    async def _describe(self, sentinel: Redis) -> Facts | str:
+        flat = await self._tell(sentinel, "MASTER")
+        return flat if isinstance(flat, (str, dict)) else dict(zip(flat[::2], flat[1::2], strict=True))
+
+    async def _tell(self, sentinel: Redis, what: str) -> Any:
+        """Its answer, or in a text why there is none."""
         try:
             async with asyncio.timeout(ASK_S):
-                flat: Any = await sentinel.execute_command("SENTINEL", "MASTER", self._master)
-                address: Any = await sentinel.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._master)
+                return await sentinel.execute_command("SENTINEL", what, self._master)
         except ResponseError as error:
             return str(error)
         except (RedisError, OSError, TimeoutError) as error:
             return str(error) or "no answer in time"
-        facts = flat if isinstance(flat, dict) else dict(zip(flat[::2], flat[1::2], strict=True))
-        return int(facts[b"config-epoch"]), (address[0].decode(), int(address[1]))
+
+
+def _address(facts: Facts) -> Address:
+    return facts[b"ip"].decode(), int(facts[b"port"])
 
 
 class SentinelClient(Client):
@@ -144,6 +193,10 @@ class SentinelClient(Client):
     def doubt(self) -> None:
         super().doubt()
         self.primary.doubt()
+
+    async def still(self, generation: int) -> bool:
+        """Connections of this generation lead to the primary that is known; is it still one?"""
+        return self.generation == generation and await self.primary.confirm()
 
     def replaced(self) -> None:
         """Has every connection made anew, to the server that is the primary now."""

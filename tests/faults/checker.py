@@ -52,12 +52,15 @@ class Facts:
             self.breaches.append(f"{invariant}: {detail}"[:600])
 
 
-def check(stage: Stage, *, lost_most: int = 0, timeout_s: float = QUIET_S) -> Facts:
-    """Waits until all work is done, and checks everything; `lost_most`: what this fault may cost."""
-    return asyncio.run(_check(stage, lost_most, timeout_s))
+def check(stage: Stage, *, lost_most: int = 0, forked: bool = False, timeout_s: float = QUIET_S) -> Facts:
+    """Waits until all work is done, and checks everything.
+
+    `lost_most`: acknowledged jobs that this fault may cost; `forked`: outcomes that were written may be gone.
+    """
+    return asyncio.run(_check(stage, lost_most, forked or lost_most > 0, timeout_s))
 
 
-async def _check(stage: Stage, lost_most: int, timeout_s: float) -> Facts:
+async def _check(stage: Stage, lost_most: int, forked: bool, timeout_s: float) -> Facts:
     place = stage.place
     store = await Store.open(place.url, partitions=place.partitions, lanes=LANES)
     try:
@@ -78,9 +81,9 @@ async def _check(stage: Stage, lost_most: int, timeout_s: float) -> Facts:
             facts.breach("I1", f"{facts.lost} acknowledged jobs are lost: {sorted(set(ids) - found.keys())[:5]}")
         history = stage.history()
         _check_tags({job_id: tag for load in stage.loads for job_id, tag in load.tags.items()}, found, facts)
-        _check_runs(history, found, facts, forked=lost_most > 0)
+        _check_runs(history, found, facts, forked=forked)
         _check_ends(found, facts)
-        _check_callbacks(history, found, facts, again=lost_most > 0)
+        _check_callbacks(history, found, facts, again=forked)
         await _check_store(store, facts)
         return facts
     finally:

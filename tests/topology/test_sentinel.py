@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from gateway.errors import StoreUnavailable
+from gateway.errors import StoreShort, StoreUnavailable
+from gateway.jobs import Submission
 from gateway.redis_url import parse_redis_url
 from gateway.settings import Settings
 from gateway.store import Store
@@ -61,9 +62,12 @@ async def test_work_goes_on_by_itself_after_a_failover(
         await asyncio.to_thread(take_away, sentinels)
         promoted_s = time.monotonic()
         assert sentinels.primary is not old
-        async with loading(store, "echo") as after:
+        async with (
+            loading(store, "echo", durability="replica") as after,
+            loading(store, "echo") as hasty,  # what the old primary still takes in while it lives is lost
+        ):
             pass
-        assert after.first_after(promoted_s) < RESUME_S
+        assert hasty.first_after(promoted_s) < RESUME_S
         await all_succeed(running, load, after)
 
 
@@ -113,15 +117,18 @@ class Described:
     epoch: int
     port: int
     described: int
+    flags: str = "master"
     asked: int = 0
 
 
 async def describe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, as_: Described) -> None:
     """A Sentinel that answers what it is told to."""
     while data := await reader.read(4096):
+        if as_.flags == "away":
+            break
         for command in data.decode().upper().split("SENTINEL")[1:]:
             as_.asked += 1
-            facts = ["ip", "127.0.0.1", "port", str(as_.described), "config-epoch", str(as_.epoch)]
+            facts = ["ip", "127.0.0.1", "port", str(as_.described), "config-epoch", str(as_.epoch), "flags", as_.flags]
             words = facts if "GET-MASTER" not in command else ["127.0.0.1", str(as_.port)]
             writer.write(f"*{len(words)}\r\n".encode() + b"".join(f"${len(w)}\r\n{w}\r\n".encode() for w in words))
         if "SENTINEL" not in data.decode().upper():
@@ -176,3 +183,49 @@ async def test_primary_that_was_replaced_while_it_lives_is_left_and_nobody_cut_o
             await until(asked_again)
             await client.set("written", "at last")
             assert there.get("written") == "at last"
+
+
+@pytest.mark.parametrize(
+    ("flags", "taken"),
+    [
+        (("master", "master", "master"), True),
+        (("master", "master", "s_down,master"), True),  # it alone is cut off from the primary
+        (("master", "s_down,master", "s_down,o_down,master"), False),
+        (("master", "master", "master,failover_in_progress"), False),
+        (("master", "master", "away"), True),
+        (("master", "away", "away"), False),
+    ],
+)
+async def test_job_counts_as_replicated_only_while_most_sentinels_take_its_server_for_the_primary(
+    flags: tuple[str, ...], taken: bool
+) -> None:
+    with Server(tcp=True) as server:
+        said = [Described(1, server.port, server.port) for _ in flags]
+        async with told_by(*said) as client:
+            store = Store(client, namespace="default", partitions=1, lanes=("default",))
+            store.expect_durability("replica", replicas=0)
+            await store.submit([Submission(store.new_id(1), "t", b"{}")])
+            for each, flag in zip(said, flags, strict=True):
+                each.flags = flag
+            job = Submission(store.new_id(1), "t", b"{}")
+            if taken:
+                assert [each.verdict for each in await store.submit([job])] == ["accepted"]
+            else:
+                with pytest.raises(StoreShort, match="may have been replaced"):
+                    await store.submit([job])
+                for each in said:
+                    each.flags = "master"
+                assert [each.verdict for each in await store.submit([job])] == ["accepted"]
+
+
+async def test_job_does_not_count_as_replicated_where_its_server_was_replaced_meanwhile() -> None:
+    with Server(tcp=True) as old, Server(tcp=True) as new:
+        said = [Described(1, old.port, old.port) for _ in range(3)]
+        async with told_by(*said) as client:
+            store = Store(client, namespace="default", partitions=1, lanes=("default",))
+            store.expect_durability("replica", replicas=0)
+            await store.submit([Submission(store.new_id(1), "t", b"{}")])
+            for each in said[:2]:
+                each.epoch, each.port, each.described = 2, new.port, new.port
+            with pytest.raises(StoreShort, match="may have been replaced"):
+                await store.submit([Submission(store.new_id(1), "t", b"{}")])

@@ -18,6 +18,7 @@ EVERYWHERE: tuple[Topology, ...] = ("standalone", "sentinel", "cluster")
 class Injected:
     """What a row did. `in_flight`: runs that may come twice for it; `lost_most`: what this fault may cost.
 
+    `forked`: some of what was written may be gone, and with it that a job was given away, or how it ended.
     `breaches` is what did not hold of what the row itself looks at, `notes` what is worth telling.
     """
 
@@ -25,6 +26,7 @@ class Injected:
     times: int
     in_flight: int = 0
     lost_most: int = 0
+    forked: bool = False
     notes: str = ""
     breaches: list[str] = field(default_factory=list)
 
