@@ -31,6 +31,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "schedules": Subcommand("schedules", "Defines, lists, shows, pauses, resumes, runs and deletes schedules."),
     "lanes": Subcommand("lanes", "Lists, pauses and resumes lanes."),
     "apikeys": Subcommand("apikeys", "Makes, lists and deletes API keys."),
+    "signing-keys": Subcommand("signing_keys", "Shows the keys that callbacks verify with, and changes them."),
     "stats": Subcommand("stats", "Prints what waits, runs and is kept, and what happened so far.", "stats"),
     "top": Subcommand("top", "Shows lanes, targets and rates, live, until Ctrl-C.", "top"),
     "config": Subcommand("config", "Checks, shows and begins a configuration."),

@@ -25,7 +25,7 @@ from gateway.client.answers import (
     Timeline,
 )
 from gateway.client.blocking_parts import ApiKeys, Dlq, Lanes, Schedules, Targets, Triggers
-from gateway.client.bodies import JobBody, JobOptions
+from gateway.client.bodies import JobBody, JobOptions, Span
 from gateway.client.call import Call, Listing
 from gateway.client.calls import installation, jobs
 from gateway.client.exchange import Outcome, Pause, Retries, Send, Steps, error_of, exchange
@@ -163,6 +163,10 @@ class Gateway:
     def signing_keys(self) -> list[PublicKey]:
         """What `verify_callback` takes where a callback has no secret of its own."""
         return self.call(installation.list_signing_keys()).keys
+
+    def rotate_signing_key(self, *, overlap: Span | None = None) -> list[PublicKey]:
+        """Makes a new signing key: the public keys, it first; the one until now signs too for a while (7 days)."""
+        return self.call(installation.rotate_signing_key(overlap)).keys
 
     def ready(self) -> Ready:
         """Raises Unavailable unless work can be taken in."""

@@ -68,6 +68,14 @@ def test_key_is_printed_once_and_deleted(shell: Shell) -> None:
     assert "no scope named all" in shell.refused("apikeys", "create", "x", "--scope", "all", code=2)
 
 
+def test_signing_key_is_changed_with_the_old_one_beside_it(shell: Shell) -> None:
+    old = shell.json("signing-keys", "list")["keys"][0]["public_key"]
+    new, beside = shell.text("signing-keys", "rotate", "--overlap", "1h").split()[:2]
+    assert beside == old != new
+    assert shell.json("signing-keys", "list")["keys"][0]["public_key"] == new
+    assert "overlap" in shell.refused("signing-keys", "rotate", "--overlap", "soon", code=1)
+
+
 def test_figures_are_shown_once_and_live(shell: Shell) -> None:
     shell.json("jobs", "submit", "work", '{"do": "return"}', "--wait", "20s")
     stats = shell.json("stats")

@@ -329,6 +329,9 @@ async def test_keys_are_made_shown_once_and_deleted(client: Either, api: Running
     own = make(kind, f"http://127.0.0.1:{api.port}", key=made.key)
     assert [key.name for key in await own("apikeys.all")] == ["boss"]
     assert (await own("signing_keys"))[0].public_key.startswith("whpk_")
+    old = (await own("signing_keys"))[0]
+    made_keys = await own("rotate_signing_key", overlap="1h")
+    assert made_keys[1] == old != made_keys[0]
     assert (await own("ready")).status == "ready"
     await own("apikeys.delete", made.id)
     await own.aclose()

@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.apikeys import Scope
 from gateway.client.answers import Keys, Lanes, MadeKey, Ready, SigningKeys, Stats
-from gateway.client.bodies import CallbackOptions, encode
+from gateway.client.bodies import CallbackOptions, Span, encode
 from gateway.client.call import Call, answer, nothing, path
 
 
@@ -46,6 +46,12 @@ def delete_key(key_id: str) -> Call[None]:
 def list_signing_keys() -> Call[SigningKeys]:
     """The public keys that callbacks without a secret verify with."""
     return Call(method="GET", path="/signing-keys", read=answer(SigningKeys))
+
+
+def rotate_signing_key(overlap: Span | None = None) -> Call[SigningKeys]:
+    """Makes a new signing key; the one until now signs as well for a while, 7 days if left out."""
+    content = encode({"overlap": overlap}) if overlap is not None else b""
+    return Call(method="POST", path="/signing-keys/rotate", read=answer(SigningKeys), content=content, repeat="unsent")
 
 
 def get_readiness() -> Call[Ready]:
