@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import msgspec
 import pytest
 
 from gateway.api import models
-from gateway.api.auth import Authoriser
+from gateway.api.auth import CACHED_S, Authoriser
 from gateway.api.gate import in_time
 from gateway.api.headers import Headers
 from gateway.api.operations import OPERATIONS, Operation
@@ -201,11 +202,12 @@ async def test_failed_keys_ask_redis_once_when_they_are_tried_again_and_again(tm
     with Server() as server:
         async with running(settings_for(tmp_path, server.url, "t", GATEWAY_GATEWAY_HOST="0.0.0.0")) as api:
             await api.client.get("/jobs", headers=bearer("gwk_first_0123456789abcdef"))
-            before = await hget_calls(api.store)
+            before, began_s = await hget_calls(api.store), time.monotonic()
             for _ in range(10):
                 answer = await api.client.get("/jobs", headers=bearer("gwk_second_0123456789abcdef"))
                 assert answer.status_code == 401
-            assert await hget_calls(api.store) - before == 1
+            again = int((time.monotonic() - began_s) / CACHED_S)  # on a slow machine
+            assert 1 <= await hget_calls(api.store) - before <= 1 + again
 
 
 async def test_cache_keeps_a_bounded_number_of_ids_when_many_are_tried(
