@@ -58,6 +58,20 @@ class BatchAnswer(Answer, frozen=True, kw_only=True):
     results: list[BatchResult]
 
 
+class Ended(Answer, frozen=True, kw_only=True):
+    """What became of a job by a word from elsewhere."""
+
+    job_id: str
+    status: Status
+
+
+class Beaten(Answer, frozen=True, kw_only=True):
+    """By when the next sign of life, or the end, must come."""
+
+    job_id: str
+    deadline: datetime
+
+
 class CallbackState(Answer, frozen=True, kw_only=True):
     """The job that delivers the callback."""
 

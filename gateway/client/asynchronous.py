@@ -16,7 +16,9 @@ from gateway.client import batches, waiting
 from gateway.client.answers import (
     Accepted,
     BatchResult,
+    Beaten,
     CancelAnswer,
+    Ended,
     JobRecord,
     JobStatus,
     JobSummary,
@@ -35,7 +37,7 @@ from gateway.client.asynchronous_parts import (
 )
 from gateway.client.bodies import JobBody, JobOptions, Span
 from gateway.client.call import Call, Listing
-from gateway.client.calls import installation, jobs
+from gateway.client.calls import completion, installation, jobs
 from gateway.client.exchange import Outcome, Pause, Retries, Send, Steps, error_of, exchange
 from gateway.client.following import FOLLOW, EventReader, LiveEvent, query_of
 from gateway.client.opening import (
@@ -126,6 +128,27 @@ class AsyncGateway:
     async def cancel(self, job_id: str) -> CancelAnswer:
         """Cancels a job that waits, asks one that runs to stop. Raises WrongState if it is over."""
         return await self.call(jobs.cancel(job_id))
+
+    async def complete(self, job_id: str, token: str, result: Any = None) -> Ended:
+        """Long work went well; `token` came with the attempt. Raises WrongState if it was used, or is too late."""
+        return await self.call(completion.complete(job_id, token, result))
+
+    async def fail(
+        self,
+        job_id: str,
+        token: str,
+        *,
+        message: str | None = None,
+        type: str | None = None,
+        retry: bool = True,
+        after: Span | None = None,
+    ) -> Ended:
+        """Long work failed; it is tried again, no sooner than `after`, unless `retry` is False."""
+        return await self.call(completion.fail(job_id, token, message=message, type=type, retry=retry, after=after))
+
+    async def heartbeat(self, job_id: str, token: str, progress: Any = None) -> Beaten:
+        """Long work goes on; says by when it must be heard of again."""
+        return await self.call(completion.heartbeat(job_id, token, progress))
 
     async def retry(self, job_id: str, *, max_attempts: int | None = None) -> JobRecord:
         """Sends a dead job back to its lane. Raises WrongState if it is not dead."""

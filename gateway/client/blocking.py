@@ -15,7 +15,9 @@ from gateway.client import batches, waiting
 from gateway.client.answers import (
     Accepted,
     BatchResult,
+    Beaten,
     CancelAnswer,
+    Ended,
     JobRecord,
     JobStatus,
     JobSummary,
@@ -27,7 +29,7 @@ from gateway.client.answers import (
 from gateway.client.blocking_parts import ApiKeys, Dlq, Lanes, Schedules, Targets, Triggers
 from gateway.client.bodies import JobBody, JobOptions, Span
 from gateway.client.call import Call, Listing
-from gateway.client.calls import installation, jobs
+from gateway.client.calls import completion, installation, jobs
 from gateway.client.exchange import Outcome, Pause, Retries, Send, Steps, error_of, exchange
 from gateway.client.following import FOLLOW, EventReader, LiveEvent, query_of
 from gateway.client.opening import (
@@ -119,6 +121,27 @@ class Gateway:
     def cancel(self, job_id: str) -> CancelAnswer:
         """Cancels a job that waits, asks one that runs to stop. Raises WrongState if it is over."""
         return self.call(jobs.cancel(job_id))
+
+    def complete(self, job_id: str, token: str, result: Any = None) -> Ended:
+        """Long work went well; `token` came with the attempt. Raises WrongState if it was used, or is too late."""
+        return self.call(completion.complete(job_id, token, result))
+
+    def fail(
+        self,
+        job_id: str,
+        token: str,
+        *,
+        message: str | None = None,
+        type: str | None = None,
+        retry: bool = True,
+        after: Span | None = None,
+    ) -> Ended:
+        """Long work failed; it is tried again, no sooner than `after`, unless `retry` is False."""
+        return self.call(completion.fail(job_id, token, message=message, type=type, retry=retry, after=after))
+
+    def heartbeat(self, job_id: str, token: str, progress: Any = None) -> Beaten:
+        """Long work goes on; says by when it must be heard of again."""
+        return self.call(completion.heartbeat(job_id, token, progress))
 
     def retry(self, job_id: str, *, max_attempts: int | None = None) -> JobRecord:
         """Sends a dead job back to its lane. Raises WrongState if it is not dead."""

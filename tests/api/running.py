@@ -15,9 +15,12 @@ import uvicorn
 
 from gateway.api import create_app
 from gateway.api.server import open_store, uvicorn_config
+from gateway.completion import completion_token
 from gateway.egress.client import EgressClient
+from gateway.jobs import Settlement
 from gateway.registry import Registry
 from gateway.settings import Settings, load
+from gateway.signing import SigningKey
 from gateway.store import ClaimRequest, Store, Worker
 
 CONFIG = """
@@ -109,3 +112,13 @@ async def claim(store: Store, partition: int = 0) -> tuple[Worker, list[str], li
 
 def bearer(key: str) -> Mapping[str, str]:
     return {"Authorization": f"Bearer {key}"}
+
+
+async def park(api: Running) -> tuple[str, str]:
+    """A parked job's id and the token that its target was sent."""
+    job_id = (await api.client.post("/jobs", json={"target": "echo"})).json()["job_id"]
+    worker, ids, tokens = await claim(api.store)
+    assert ids == [job_id]
+    await worker.exchange([Settlement(job_id, tokens[0], "parked", delay_ms=60_000, reason="500")], None)
+    key = SigningKey.parse(api.store.signing_keys[0].reveal())
+    return job_id, completion_token(key, job_id, tokens[0])

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from gateway.completion import completion_token, read_completion_token
-from gateway.jobs import Settlement
 from gateway.signing import SigningKey
-from tests.api.running import Running, claim, running, settings_for
+from tests.api.running import Running, park, running, settings_for
 from tests.servers import Server
 
 JOB_ID = "01a22780-5329-7d03-8458-4c0287d2a700"
@@ -21,16 +20,6 @@ JOB_ID = "01a22780-5329-7d03-8458-4c0287d2a700"
 async def api(tmp_path: Path, valkey_server: Server, namespace: str) -> AsyncIterator[Running]:
     async with running(settings_for(tmp_path, valkey_server.url, namespace)) as api:
         yield api
-
-
-async def park(api: Running) -> tuple[str, str]:
-    """A parked job's id and the token that its target was sent."""
-    job_id = (await api.client.post("/jobs", json={"target": "echo"})).json()["job_id"]
-    worker, ids, tokens = await claim(api.store)
-    assert ids == [job_id]
-    await worker.exchange([Settlement(job_id, tokens[0], "parked", delay_ms=60_000, reason="500")], None)
-    key = SigningKey.parse(api.store.signing_keys[0].reveal())
-    return job_id, completion_token(key, job_id, tokens[0])
 
 
 async def test_result_is_the_jobs_and_the_token_works_once(api: Running) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.client import AsyncGateway, Gateway, InvalidRequest, NotFound, Unavailable, WaitTimeout, WrongState
 from gateway.jobs import Outcome, Settlement
-from tests.api.running import Running, claim
+from tests.api.running import Running, claim, park
 from tests.client.cutting import Cut, CuttingProxy
 from tests.client.either import Either, make
 from tests.waiting import until
@@ -335,6 +335,18 @@ async def test_keys_are_made_shown_once_and_deleted(client: Either, api: Running
     assert (await own("ready")).status == "ready"
     await own("apikeys.delete", made.id)
     await own.aclose()
+
+
+async def test_long_work_is_told_of_by_its_token(client: Either, api: Running) -> None:
+    job_id, token = await park(api)
+    assert (await client("heartbeat", job_id, token, {"pages": 1})).job_id == job_id
+    assert (await client("get", job_id)).progress == {"pages": 1}
+    assert (await client("complete", job_id, token, [3])).status == "succeeded"
+    with pytest.raises(WrongState):
+        await client("fail", job_id, token)
+    job_id, token = await park(api)
+    ended = await client("fail", job_id, token, message="no paper", type="paper", retry=False, after="1s")
+    assert (ended.status, (await client("get", job_id)).error) == ("dead", {"type": "paper", "message": "no paper"})
 
 
 def test_both_clients_have_the_same_methods() -> None:
