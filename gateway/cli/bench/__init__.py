@@ -176,7 +176,7 @@ def hooks(
 
 @app.command()
 def observability(
-    jobs: Jobs = 50_000, repetitions: Repetitions = 5, redis: Redis = None, as_json: AsJson = False
+    jobs: Jobs = 15_000, repetitions: Repetitions = 15, redis: Redis = None, as_json: AsJson = False
 ) -> None:
     """The drain of `throughput` with everything that observes it on; beside it the same with all of it off."""
     _show(redis, as_json, lambda url: observability_bench.measure(url, jobs=jobs, repetitions=repetitions))
