@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import structlog
+from opentelemetry import trace
 
 from gateway.settings import GatewaySettings
 
@@ -24,12 +25,22 @@ def configure_logging(settings: GatewaySettings) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            _traced,
             *rendering,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(settings.log_level.upper())),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
+
+
+def _traced(logger: Any, name: str, facts: structlog.types.EventDict) -> structlog.types.EventDict:
+    """The ids of the attempt that the line is written in, where that is traced."""
+    place = trace.get_current_span().get_span_context()
+    if place.is_valid:
+        facts.setdefault("trace_id", f"{place.trace_id:032x}")
+        facts.setdefault("span_id", f"{place.span_id:016x}")
+    return facts
 
 
 def _plain(logger: Any, name: str, facts: structlog.types.EventDict) -> structlog.types.EventDict:

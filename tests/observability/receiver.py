@@ -8,7 +8,7 @@ from typing import Self
 
 
 class Receiver:
-    """Answers `/<status>` with that status, `/503-once` with 503 and from then on 200; keeps what it got."""
+    """Answers `/<status>…` with that status, `/503-once` with 503 and from then on 200; keeps what it got."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
@@ -20,8 +20,8 @@ class Receiver:
                 before = [path for path, _, _ in owner.requests]
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 owner.requests.append((self.path, headers, body))
-                first, _, once = self.path.removeprefix("/").partition("-")
-                self.send_response(200 if once and self.path in before else int(first.partition("?")[0]))
+                again = self.path.endswith("-once") and self.path in before
+                self.send_response(200 if again else int(self.path[1:4]))
                 self.send_header("content-length", "0")
                 self.end_headers()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,6 +44,17 @@ CORPUS = {
     "redis_password": "corpus-redis-password",
     "otlp_header": "corpus-otlp-header-token",
     "api_key": API_KEY,
+    "job_header": "corpus-header-that-a-job-sets",
+    "job_path": "corpus-path-that-a-job-sets",
+    "job_query": "corpus-query-that-a-job-sets",
+    "tracestate": "corpus-in-tracestate-or-baggage",
+    "progress": "corpus-progress-of-a-job",
+    "fatal": "corpus-message-of-a-fatal-error",
+    "stderr": "corpus-printed-by-a-command",
+    "argument": "corpus-argument-of-a-command",
+    "schedule": "corpus-payload-of-a-schedule",
+    "delivery": "corpus-body-of-a-good-delivery",
+    "url_password": "corpus-password-in-a-url",
 }
 CONFIG = """
 [egress]
@@ -57,7 +70,18 @@ executor = "http"
 url = "{receiver}/500?x={target_path}"
 headers = {{ "x-token" = "{target_header}" }}
 secret = "{target_secret}"
+job_may = ["headers", "path", "query"]
 retry = {{ policy = "fixed", base = "10ms", cap = "1s", max_attempts = 2 }}
+
+[targets.printing]
+executor = "command"
+argv = ["sh", "-c", "echo {stderr} >&2; exit 1", "{argument}"]
+retry = {{ policy = "fixed", base = "10ms", cap = "1s", max_attempts = 1 }}
+
+[schedules.often]
+cron = "* * * * * *"
+target = "leaky"
+payload = {{ pin = "{schedule}" }}
 
 [triggers.shop]
 verifier = "github"
@@ -67,7 +91,13 @@ when = "headers.\\"x-github-event\\" == 'push'"
 target = "leaky"
 """
 TASK = """
+from gateway import Fatal
+
+
 def leaky(payload, context):
+    context.progress({{"at": "{progress}"}})
+    if context.job.key == "fatal":
+        raise Fatal("{fatal}")
     if context.number == 1:
         raise ValueError("the password is {exception} for " + str(payload))
     return {{"value": "{result}"}}
@@ -99,7 +129,7 @@ def outputs(tmp_path: Path) -> Iterator[dict[str, bytes]]:
                 lines = stream.iter_lines()
                 next(lines)
                 errors = send_corpus(here, receiver)
-                events = "\n".join(next(lines) for _ in range(30))
+                events = "\n".join(next(lines) for _ in range(60))
             until_sync(lambda: len(collector.spans()) >= 8, timeout_s=20)
             metrics = here.client.get("/metrics").content
             metrics += httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False).content
@@ -131,26 +161,66 @@ def send_corpus(here: Installation, receiver: Receiver) -> bytes:
         "key": CORPUS["key"],
         "callback": callback,
     }
-    noisy = {"cookie": CORPUS["header"], "user-agent": CORPUS["user_agent"]}
+    request = {
+        "headers": {"x-job": CORPUS["job_header"]},
+        "path": f"/{CORPUS['job_path']}",
+        "query": {"q": CORPUS["job_query"]},
+    }
+    noisy = {
+        "cookie": CORPUS["header"],
+        "user-agent": CORPUS["user_agent"],
+        "tracestate": f"a={CORPUS['tracestate']}",
+        "baggage": f"a={CORPUS['tracestate']}",
+    }
+    jobs: tuple[dict[str, Any], ...] = (
+        {"target": "leaky"},
+        {"target": "called", **request},
+        {"target": "leaky", "key": "fatal"},
+        {"target": "printing"},
+    )
     ids = []
-    for target in ("leaky", "called"):
-        headers = {"idempotency-key": f"{CORPUS['idempotency']}-{target}", **noisy}
-        answer = client.post("/jobs", json={"target": target, **whole}, headers=headers)
+    for number, job in enumerate(jobs):
+        headers = {"idempotency-key": f"{CORPUS['idempotency']}-{number}", **noisy}
+        answer = client.post("/jobs", json={**whole, **job}, headers=headers)
         assert answer.status_code == 202, answer.text
         ids.append(answer.json()["job_id"])
-    for job_id in ids:
-        here.ended(job_id)
+    assert [here.ended(job_id)["status"] for job_id in ids] == ["succeeded", "dead", "dead", "dead"]
     client.post(f"/dlq/{ids[1]}/retry", headers=noisy)
+    delivered = json.dumps({"pin": CORPUS["delivery"]}).encode()
+    mac = hmac.new(CORPUS["trigger_secret"].encode(), delivered, hashlib.sha256).hexdigest()
+    github = {"x-github-event": "push", "x-github-delivery": "d1", "content-type": "application/json", **noisy}
+    accepted = client.post("/hooks/shop", content=delivered, headers=github | {"x-hub-signature-256": f"sha256={mac}"})
+    assert accepted.status_code == 202, accepted.text
     refused = [
         client.post(
-            "/hooks/shop", content=CORPUS["body"].encode(), headers={"x-hub-signature-256": "sha256=00", **noisy}
+            "/hooks/shop", content=CORPUS["body"].encode(), headers=github | {"x-hub-signature-256": "sha256=0"}
         ),
         client.post("/jobs", content=b'{"target":"leaky","payload":"' + CORPUS["body"].encode(), headers=noisy),
         client.get("/jobs", headers={"authorization": "Bearer gwk_other_" + CORPUS["header"]}),
         client.get(f"/{quote(CORPUS['path'])}?q={CORPUS['query']}", headers=noisy),
         client.get("/jobs", params={"limit": "x" + CORPUS["query"]}),
+        *(client.post("/jobs", json={"target": "called", **whole, **wrong}, headers=noisy) for wrong in wrong_fields()),
     ]
+    assert {answer.status_code // 100 for answer in refused} == {4}
     return b"".join(answer.content for answer in refused)
+
+
+def wrong_fields() -> Iterator[dict[str, Any]]:
+    """Jobs with one fault each, where a secret may stand. What is a name (of a target, a lane, a field) or a duration
+    is repeated to whoever sent it, so that he finds it."""
+    yield {"payload": {"a": CORPUS["payload"]}, "tags": [CORPUS["tag"] * 100]}
+    yield {"key": CORPUS["key"] * 100}
+    yield {"key": [CORPUS["key"]]}
+    yield {"idempotency_key": CORPUS["idempotency"] * 100}
+    yield {"run_at": CORPUS["payload"]}
+    for url in (f"http://u:{CORPUS['url_password']}@127.0.0.1/", f"ftp://x/{CORPUS['callback_query']}"):
+        yield {"callback": {"url": url}}
+    yield {"callback": {"url": "https://x.example/", "secret": CORPUS["url_password"]}}
+    yield {"headers": {"x-job\n": CORPUS["job_header"]}}
+    yield {"headers": {"authorization": CORPUS["job_header"] + "\n"}}
+    yield {"path": f"/../{CORPUS['job_path']}"}
+    yield {"query": [CORPUS["job_query"]]}
+    yield {"target": "leaky", "headers": {"x-job": CORPUS["job_header"]}, "path": CORPUS["job_path"]}
 
 
 def test_no_secret_is_in_anything_that_observes(outputs: dict[str, bytes]) -> None:

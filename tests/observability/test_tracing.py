@@ -48,6 +48,7 @@ def noted(payload, context):
     context.span.set_attribute("messaging.system", "not theirs to say")
     context.span.add_event("packed", {"shop.box": "small", "shop.list": [1]})
     context.span.record_exception(ValueError("with a secret"))
+    context.log.info("packing")
     return format(context.span.get_span_context().span_id, "016x")
 """
 PRODUCER, CONSUMER, SERVER, CLIENT_KIND = 4, 5, 2, 3
@@ -97,7 +98,7 @@ def test_one_trace_spans_client_gateway_dispatcher_target_and_callback_over_a_re
     traced: tuple[Installation, Server], collector: Collector, receiver: Receiver
 ) -> None:
     here, server = traced
-    here.dispatch(server.url)
+    dispatcher = here.dispatch(server.url)
     job_id = submit(here, "flaky", {"secret": "not to be seen"}, callback={"url": f"{receiver.url}/200?token=hidden"})
     here.ended(job_id)
     noted_id = submit(here, "noted")
@@ -127,6 +128,8 @@ def test_one_trace_spans_client_gateway_dispatcher_target_and_callback_over_a_re
     (noted,) = of(spans, "process noted")
     assert noted.span == own_span
     assert (noted.attributes["shop.items"], noted.attributes["messaging.system"]) == (3, "event-gateway")
+    (line,) = dispatcher.lines("packing")
+    assert (line["trace_id"], line["span_id"]) == (TRACE, own_span)
     assert noted.events == ("packed", "exception", "executed", "settled")
     raw = b"".join(collector.bodies)
     for secret in (b"not to be seen", b"hidden", b"503-once", b"with a secret"):
