@@ -26,8 +26,8 @@ POLL_S = (0.5, 1.0)
 POLLED_PARTITIONS = 4
 """With more partitions each is polled less often, so that an idle dispatcher makes no more claims than with these."""
 
-_STEPS_TO_LEAVE = 6
-"""Turns of the event loop that the client library needs to write a request; more do no harm."""
+_STEPS_TO_LEAVE = 2
+"""Turns of the event loop until a request has left: one to make it, one for the loop to write it."""
 
 _BACKOFF_S = (0.02, 1.0)
 

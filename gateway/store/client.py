@@ -7,7 +7,7 @@ effect. What is repeated is decided script by script.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 import structlog
@@ -25,6 +25,7 @@ from redis.exceptions import (
 )
 
 from gateway.store.calls import Calls
+from gateway.store.link import Command, Link
 from gateway.store.refusals import kind_of
 
 log = structlog.get_logger(__name__)
@@ -57,6 +58,9 @@ class Client(Redis):
     _failing_since_s: float | None = None
     _make_pool: Callable[[], ConnectionPool]
     _closing: set[asyncio.Task[None]]
+    _link: Link | None = None
+    _linking: asyncio.Lock
+    _reply_timeout_s: float
 
     @classmethod
     def to(cls: type[C], url: str, *, reply_timeout_s: float = REPLY_TIMEOUT_S, connection: type | None = None) -> C:
@@ -77,6 +81,8 @@ class Client(Redis):
         kind, options = pool.connection_class, dict(pool.connection_kwargs)
         client._make_pool = lambda: ConnectionPool(kind, **options)
         client._closing = set()
+        client._linking = asyncio.Lock()
+        client._reply_timeout_s = reply_timeout_s
         client.calls = Calls()
         return client
 
@@ -108,6 +114,54 @@ class Client(Redis):
         self._failing_since_s = None
         return reply
 
+    async def call(self, *command: str | bytes | int) -> Any:
+        """One command over the connection that calls share; fails as `execute_command` does."""
+        try:
+            reply = (await self.send([command]))[0]
+        except (RedisError, OSError) as error:
+            self.failed(error)
+            raise
+        except asyncio.CancelledError:
+            self.calls.failed("cancelled")
+            raise
+        if isinstance(reply, RedisError):
+            self.failed(reply)
+            raise reply
+        self._failing_since_s = None
+        return reply
+
+    async def send(self, commands: Sequence[Command]) -> list[Any]:
+        """Commands in one write over the connection that calls share: their replies, errors among them.
+
+        Never one that blocks: every later call would wait for it.
+        """
+        self.look_around()
+        link = self._link
+        if link is None or not link.usable or link.made_in != self.generation:
+            link = await self._linked()
+        return await link.send(commands)
+
+    def look_around(self) -> None:
+        """Told of each call before it is sent; a client of one server looks for no other."""
+
+    async def _linked(self) -> Link:
+        async with self._linking:
+            link = self._link
+            if link is not None and link.usable and link.made_in == self.generation:
+                return link
+            if link is not None:
+                link.retire()
+            self._link, made_in = None, self.generation
+            pool: Any = self.connection_pool
+            connection = pool.connection_class(**pool.connection_kwargs)
+            try:
+                await connection.connect()
+            except BaseException:
+                await connection.disconnect(nowait=True)
+                raise
+            self._link = Link(connection, timeout_s=self._reply_timeout_s, made_in=made_in)
+            return self._link
+
     def progressed(self) -> None:
         """Told of a reply, whatever it says."""
         self._failing_since_s = None
@@ -133,6 +187,9 @@ class Client(Redis):
         self.generation += 1
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            await link.aclose()
         await super().aclose(close_connection_pool)
         if self._closing:
             await asyncio.wait(self._closing)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,10 +78,17 @@ class Cluster(Client):
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         """Sends a command where its key is; one without a key goes to the first primary."""
+        return await self._routed(args, lambda server: server.execute_command(*args, **options))
+
+    async def call(self, *command: str | bytes | int) -> Any:
+        """One command where its key is, over the connection to that server which calls share."""
+        return await self._routed(command, lambda server: server.call(*command))
+
+    async def _routed(self, args: Sequence[Any], send: Callable[[Client], Awaitable[Any]]) -> Any:
         for _ in range(_MOVES_MOST):
             server = await self.server_of(_key_of(args)) if len(args) > 1 else (await self.servers())[0]
             try:
-                return await server.execute_command(*args, **options)
+                return await send(server)
             except MovedError as error:  # it was not carried out
                 self.moved(error)
         raise ConnectionError("the nodes send each other the slot in a circle")

@@ -75,9 +75,9 @@ async def run(client: Client, name: str, prefix: str, args: Sequence[Arg]) -> An
     began_s = perf_counter()
     try:
         try:
-            return await client.execute_command("EVALSHA", it.sha, 1, prefix, *args)
+            return await client.call("EVALSHA", it.sha, 1, prefix, *args)
         except NoScriptError:
-            return await client.execute_command("EVAL", it.source, 1, prefix, *args)
+            return await client.call("EVAL", it.source, 1, prefix, *args)
     except (RedisError, OSError) as error:
         raise store_error(error) from error
     finally:
@@ -92,7 +92,7 @@ async def run_pipelined(client: Client, prefix: str, calls: Sequence[tuple[str, 
     nothing that the claim needed).
     """
     began_s = perf_counter()
-    replies = await send(client, prefix, [("EVALSHA", script(name).sha, 1, prefix, *args) for name, args in calls])
+    replies = await share(client, prefix, [("EVALSHA", script(name).sha, 1, prefix, *args) for name, args in calls])
     client.calls.took("+".join([name for name, _ in calls]), perf_counter() - began_s)
     for index, reply in enumerate(replies):
         if isinstance(reply, (NoScriptError, MovedError)):  # it was not carried out
@@ -103,8 +103,21 @@ async def run_pipelined(client: Client, prefix: str, calls: Sequence[tuple[str, 
     return replies
 
 
+async def share(client: Client, prefix: str, commands: Sequence[tuple[Arg, ...]]) -> list[Any]:
+    """As `send`, over the connection that the process's calls share: for commands that never block."""
+    server = client
+    try:
+        server = await client.server_of(prefix)
+        replies = await server.send(commands)
+    except (RedisError, OSError) as error:
+        server.failed(error)
+        raise store_error(error) from error
+    return _told(server, replies)
+
+
 async def send(client: Client, prefix: str, commands: Sequence[tuple[Arg, ...]]) -> list[Any]:
-    """The commands in one write to the server that holds the partition: their replies, errors among them."""
+    """The commands in one write, on a connection of their own to the server that holds the partition: their replies,
+    errors among them."""
     server = client
     try:
         server = await client.server_of(prefix)
@@ -115,6 +128,10 @@ async def send(client: Client, prefix: str, commands: Sequence[tuple[Arg, ...]])
     except (RedisError, OSError) as error:
         server.failed(error)
         raise store_error(error) from error
+    return _told(server, replies)
+
+
+def _told(server: Client, replies: list[Any]) -> list[Any]:
     failed = next((reply for reply in replies if isinstance(reply, RedisError)), None)
     if failed is None:
         server.progressed()

@@ -198,6 +198,10 @@ class SentinelClient(Client):
         """Connections of this generation lead to the primary that is known; is it still one?"""
         return self.generation == generation and await self.primary.confirm()
 
+    def look_around(self) -> None:
+        """Has the Sentinels asked once in a while whether another server is the primary now."""
+        self.primary.look_again(self.replaced)
+
     def replaced(self) -> None:
         """Has every connection made anew, to the server that is the primary now."""
         super().doubt()
@@ -215,7 +219,7 @@ class _FollowsPrimary:
     async def connect(self) -> None:
         connection: Any = super()
         own: Any = self
-        self.client.primary.look_again(self.client.replaced)
+        self.client.look_around()
         if not own.is_connected:
             own.host, own.port = await self.client.primary.locate()
         await connection.connect()

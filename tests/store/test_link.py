@@ -1,0 +1,109 @@
+"""The connection that a process's calls share: whose a reply is, and what becomes of calls when it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from redis.exceptions import ConnectionError, ResponseError, TimeoutError
+
+from gateway.store.client import Client
+from tests.servers import Server
+from tests.waiting import until
+
+
+@pytest.fixture
+async def client(valkey_server: Server) -> AsyncIterator[Client]:
+    client = Client.to(valkey_server.url)
+    yield client
+    await client.aclose()
+
+
+async def connection_id(client: Client) -> int:
+    number: int = await client.call("CLIENT", "ID")
+    return number
+
+
+async def test_replies_go_to_whom_they_belong_when_many_calls_share_the_connection(client: Client) -> None:
+    async def echo(number: int) -> list[bytes]:
+        return await client.send([("ECHO", f"{number}a"), ("ECHO", b"%db" % number)])
+
+    first = await connection_id(client)
+    answers = await asyncio.gather(*(echo(number) for number in range(200)))
+    assert answers == [[b"%da" % number, b"%db" % number] for number in range(200)]
+    assert await connection_id(client) == first
+
+
+async def test_an_error_is_its_callers_alone(client: Client) -> None:
+    calls = [client.call("ECHO", "x"), client.call("NO-SUCH-COMMAND"), client.call("ECHO", "y")]
+    answers: list[object] = await asyncio.gather(*calls, return_exceptions=True)
+    assert isinstance(answers.pop(1), ResponseError)
+    assert answers == [b"x", b"y"]
+    mixed = await client.send([("NO-SUCH-COMMAND",), ("ECHO", "z")])
+    assert isinstance(mixed[0], ResponseError)
+    assert mixed[1] == b"z"
+
+
+async def test_a_caller_that_is_cancelled_takes_no_other_ones_reply(client: Client) -> None:
+    first = await connection_id(client)
+    calls = [asyncio.ensure_future(client.call("ECHO", str(number))) for number in range(10)]
+    await asyncio.sleep(0)
+    calls[4].cancel()
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    assert isinstance(answers.pop(4), asyncio.CancelledError)
+    assert answers == [b"%d" % number for number in range(10) if number != 4]
+    assert await connection_id(client) == first
+
+
+async def test_calls_fail_when_the_server_closes_the_connection_and_later_ones_get_a_new_one() -> None:
+    with Server() as server, server.client() as admin:
+        client = Client.to(server.url)
+        first = await connection_id(client)
+        server.suspend()
+        calls = [asyncio.ensure_future(client.call("ECHO", "x")) for _ in range(3)]
+        await asyncio.sleep(0)
+        server.kill()
+        for answer in await asyncio.gather(*calls, return_exceptions=True):
+            assert isinstance(answer, ConnectionError)
+        server.start()
+        assert await client.call("ECHO", "y") == b"y"
+        second = await connection_id(client)
+        admin.execute_command("CLIENT", "KILL", "ID", second)
+
+        async def connected_anew() -> bool:
+            try:
+                return await connection_id(client) not in (first, second)
+            except ConnectionError:  # sent before this end had heard of it
+                return False
+
+        await until(connected_anew)
+        await client.aclose()
+
+
+async def test_calls_fail_in_time_when_the_server_is_silent_and_go_through_when_it_is_back() -> None:
+    with Server() as server:
+        client = Client.to(server.url, reply_timeout_s=0.3)
+        assert await client.call("ECHO", "x") == b"x"
+        server.suspend()
+        async with asyncio.timeout(10):
+            for answer in await asyncio.gather(*(client.call("ECHO", "y") for _ in range(3)), return_exceptions=True):
+                assert isinstance(answer, TimeoutError)
+        server.resume()
+        assert await client.call("ECHO", "z") == b"z", "and not the late reply to an earlier call"
+        await client.aclose()
+
+
+async def test_replies_that_are_due_still_come_when_the_client_has_doubts(client: Client) -> None:
+    first = await connection_id(client)
+    call = asyncio.ensure_future(client.call("CLIENT", "ID"))
+    await asyncio.sleep(0)
+    client.doubt()
+    second = await connection_id(client)
+    assert (await call, second != first) == (first, True)
+    await until(lambda: _gone(client, first))
+
+
+async def _gone(client: Client, number: int) -> bool:
+    clients: bytes = await client.call("CLIENT", "LIST")
+    return b"id=%d " % number not in clients
