@@ -1,13 +1,20 @@
-"""The attempts under way: a task each, from claim to settlement."""
+"""The attempts under way, from claim to settlement.
+
+Attempts that are over at their first step, as short jobs are, run one after another in one task. The first that waits
+for something keeps the task for itself, and those after it get tasks of their own: a task for each job, and its turns
+of the event loop, would cost as much as a short job itself.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import Context, copy_context
 from typing import Literal
 
 from gateway.dispatch.blocked import Holder
+from gateway.dispatch.steps import rest_of
 from gateway.jobs import Claimed, Settlement
 from gateway.runner import Runner
 
@@ -18,9 +25,12 @@ SWEEP_S = 0.05
 
 
 class Running:
-    """A job that this process holds: `end` says what its cancellation means; times are the loop's."""
+    """A job that this process holds: `end` says what its cancellation means; times are the loop's.
 
-    __slots__ = ("cancelled", "claimed", "deadline_s", "end", "started_s", "task")
+    `task` runs it now, None before and after: a task may run several, but never two at once.
+    """
+
+    __slots__ = ("asked", "cancelled", "claimed", "deadline_s", "end", "over", "started_s", "task")
 
     def __init__(self, claimed: Claimed, started_s: float) -> None:
         self.claimed = claimed
@@ -29,6 +39,8 @@ class Running:
         self.deadline_s = math.inf
         self.task: asyncio.Task[None] | None = None
         self.end: End = "released"
+        self.asked = False
+        self.over = False
 
     def set_deadline(self, deadline_s: float) -> None:
         self.deadline_s = deadline_s
@@ -41,6 +53,7 @@ class Attempts:
         self.held: dict[str, Running] = {}
         self._runner = runner
         self._done = done
+        self._tasks: set[asyncio.Task[None]] = set()
         self._active = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -53,16 +66,21 @@ class Attempts:
         """Attempts whose executor has not returned."""
         return self._active
 
-    def start(self, claimed: Claimed) -> None:
-        """Starts an attempt as a task of its own; an older one of the same job has lost its lease."""
-        self.end(claimed.job_id, "lost")
+    def start(self, jobs: Sequence[Claimed]) -> None:
+        """Starts an attempt of each in the loop's next turn; an older one of the same job has lost its lease."""
         loop = asyncio.get_running_loop()
-        running = Running(claimed, loop.time())
-        self.held[claimed.job_id] = running
-        self._active += 1
+        now_s = loop.time()
+        begun: list[Running] = []
+        for claimed in jobs:
+            if claimed.job_id in self.held:
+                self.end(claimed.job_id, "lost")
+            running = Running(claimed, now_s)
+            self.held[claimed.job_id] = running
+            begun.append(running)
+        self._active += len(begun)
         self._idle.clear()
         self._empty.clear()
-        running.task = loop.create_task(self._run(running))
+        self._tasks.add(loop.create_task(self._run_all(begun)))
         if self._sweep is None:
             self._sweep = loop.call_later(SWEEP_S, self._end_overdue)
 
@@ -82,15 +100,17 @@ class Attempts:
         With a token, only that attempt: what is known of an earlier one says nothing of it. Was there one to cancel?
         """
         running = self.held.get(job_id)
-        if running is None or running.task is None or running.task.done():
+        if running is None or running.over:
             return False
         if token and running.claimed.token != token:
             return False
         running.deadline_s = math.inf
         running.end = end
+        running.asked = True
         if end == "cancelled":
             running.cancelled.set()
-        running.task.cancel()
+        if running.task is not None:
+            running.task.cancel()
         return True
 
     def holder(self, task: asyncio.Task[object] | None) -> Holder:
@@ -115,10 +135,39 @@ class Attempts:
         """Returns once every outcome is written."""
         await self._empty.wait()
 
+    async def _run_all(self, begun: Sequence[Running]) -> None:
+        """Runs each, as long as none waits for anything or leaves traces in the task that the next one would find."""
+        task = asyncio.current_task()
+        assert task is not None, "a coroutine of the event loop runs in a task"
+        context = copy_context()
+        left = iter(begun)
+        try:
+            for running in left:
+                running.task = task
+                attempt = self._run(running)
+                try:
+                    waits_for = attempt.send(None)
+                except StopIteration:
+                    if copy_context() == context and not task.cancelling():
+                        continue
+                    return
+                self._run_apart(left, context)
+                await rest_of(attempt, waits_for)
+        finally:
+            self._run_apart(left, context)
+            self._tasks.discard(task)
+
+    def _run_apart(self, begun: Iterable[Running], context: Context) -> None:
+        loop = asyncio.get_running_loop()
+        for running in begun:
+            self._tasks.add(loop.create_task(self._run_all((running,)), context=context.copy()))
+
     async def _run(self, running: Running) -> None:
         claimed = running.claimed
         settlement: Settlement | None = None
         try:
+            if running.asked:
+                raise asyncio.CancelledError
             settlement = await self._runner.run(claimed, running.cancelled, deadline=running.set_deadline)
         except asyncio.CancelledError:
             if running.end == "timeout":
@@ -126,6 +175,7 @@ class Attempts:
             elif running.end != "lost":
                 settlement = Settlement(claimed.job_id, claimed.token, running.end)
         finally:
+            running.task, running.over = None, True
             self._active -= 1
             if self._active == 0:
                 self._idle.set()

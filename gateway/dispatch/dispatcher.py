@@ -215,8 +215,7 @@ class Dispatcher:
                 self._loops[job.partition].settle(Settlement(job.job_id, job.token, "released"))
             return
         self._metrics.claimed(jobs)
-        for job in jobs:
-            self._attempts.start(job)
+        self._attempts.start(jobs)
         self._transitions.tell("job started", jobs, self._started_facts)
         if self._traces is not None:
             # after the attempts' first step, which finds out which of them are traced

@@ -30,6 +30,8 @@ CALLS = (
     "echo",
     "hold",
     "mark",
+    "mind",
+    "desert",
     "block",
     "fail",
     "fail_oddly",

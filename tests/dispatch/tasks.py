@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 import time
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,8 @@ class Stage:
     active: int = 0
     most: int = 0
 
+
+MIND: ContextVar[str] = ContextVar("MIND", default="nobody")
 
 STAGES: dict[str, Stage] = {}
 """By the name that the payload carries."""
@@ -53,6 +56,19 @@ async def hold(payload: dict[str, Any]) -> str:
 async def mark(payload: dict[str, Any]) -> None:
     """Notes that it ran, and is done."""
     STAGES[payload["stage"]].log.append(payload["label"])
+
+
+async def mind(payload: dict[str, Any]) -> None:
+    """Notes what an earlier job left in the context, and leaves something itself."""
+    STAGES[payload["stage"]].log.append(f"{payload['label']} after {MIND.get()}")
+    MIND.set(payload["label"])
+
+
+async def desert(payload: dict[str, Any]) -> None:
+    """Asks for its own task's end, and is over before that comes."""
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
 
 
 async def block(payload: dict[str, Any]) -> str:
