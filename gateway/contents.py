@@ -170,10 +170,10 @@ def _check_depth(text: bytes) -> None:
 
 def _headers(request: WebhookRequest) -> dict[str, str]:
     """Headers by lower-case name; repeated ones are joined as RFC 9110 5.3 joins them."""
-    found: dict[str, list[str]] = {}
-    for name, value in request.headers:
-        found.setdefault(name, []).append(value)
-    return {name: ", ".join(values) for name, values in found.items()}
+    found = dict(request.headers)
+    if len(found) == len(request.headers):
+        return found
+    return {name: ", ".join(request.values(name)) for name in found}
 
 
 def _query(request: WebhookRequest) -> dict[str, str]:

@@ -13,7 +13,7 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.contents import MAX_EVENTS, Content, raw_items, read_contents
@@ -75,15 +75,16 @@ class Trigger:
     verifier: Verifier[Any]
     routes: tuple[Route, ...]
     reception: Reception = DEFAULT_RECEPTION
+    roots: frozenset[str] = field(init=False, repr=False, compare=False)
+    """What the routes' expressions look at."""
 
-    def roots(self) -> frozenset[str]:
-        """What the routes' expressions look at."""
+    def __post_init__(self) -> None:
         found: set[str] = set()
         for route in self.routes:
             for part in (route.when, route.payload, route.key, route.lane, route.delay, route.each, route.id):
                 if part is not None and not isinstance(part, (str, float)):
                     found |= roots_used(part)
-        return frozenset(found)
+        object.__setattr__(self, "roots", frozenset(found))
 
     @property
     def content(self) -> str:
@@ -96,11 +97,10 @@ class Trigger:
         InvalidRequest: 400 if the JSON is nested too deep, 413 for too many events, 415 if a route hands on a body that
         is neither JSON nor UTF-8, 422 if an expression fails, naming the route.
         """
-        roots = self.roots()
         found = [
             match
             for content in read_contents(request, delivery, self.content)
-            for match in self._matches(content, content.facts(request, roots), delivery)
+            for match in self._matches(content, content.facts(request, self.roots), delivery)
         ]
         if len(found) > MAX_EVENTS:
             raise InvalidRequest(f"{len(found)} jobs of one delivery; at most {MAX_EVENTS} are made", status=413)

@@ -24,14 +24,21 @@ class WebhookRequest:
     url: str
     headers: tuple[tuple[str, str], ...]
     body: bytes
+    _named: dict[str, list[str]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        named: dict[str, list[str]] = {}
+        for name, value in self.headers:
+            named.setdefault(name, []).append(value)
+        object.__setattr__(self, "_named", named)
 
     def values(self, name: str) -> list[str]:
         """Every value of a header, in order; `name` in lower case."""
-        return [value for key, value in self.headers if key == name]
+        return list(self._named.get(name, ()))
 
     def one(self, name: str) -> str:
         """The only value of a header; Rejected if it is missing (`no_signature`) or repeated (`malformed`)."""
-        found = self.values(name)
+        found = self._named.get(name)
         if not found:
             raise Rejected("no_signature")
         if len(found) > 1 or len(found[0]) > 4096:

@@ -191,7 +191,7 @@ def _request(call: Call, body: bytes) -> WebhookRequest:
     return WebhookRequest(
         method=call.scope["method"],
         url=(call.gateway.settings.gateway.public_url or LOCAL_URL).rstrip("/") + target,
-        headers=tuple((key.decode("latin-1"), value.decode("latin-1")) for key, value in call.headers),
+        headers=tuple([(key.decode("latin-1"), value.decode("latin-1")) for key, value in call.headers]),
         body=body,
     )
 

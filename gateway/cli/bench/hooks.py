@@ -8,15 +8,14 @@ import secrets
 
 import msgspec
 
+from gateway.cli.bench.push import push
 from gateway.cli.bench.report import Figure, Report
 from gateway.cli.bench.sender import request, send
 from gateway.cli.bench.serving import READ, SECRET, serving
 
 CONNECTIONS = 50
-BODY = msgspec.json.encode(
-    {"ref": "refs/heads/main", "commits": [{"id": f"{at:040x}", "message": "a line\n" * 8} for at in range(64)]}
-)
-"""What GitHub sends for a push, in its usual size of 8 KB."""
+
+BODY = msgspec.json.encode(push())
 
 
 async def measure(url: str, *, deliveries: int, repetitions: int) -> Report:
