@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
@@ -98,8 +98,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     request: JobRequest | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Idempotency:
+class Idempotency(msgspec.Struct, frozen=True):
     """A repeat with the same `key_hash` is the first job again, if `fingerprint` agrees, for `window_ms`."""
 
     key_hash: str
@@ -107,8 +106,10 @@ class Idempotency:
     window_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Submission:
+NO_OPTIONS = Options()
+
+
+class Submission(msgspec.Struct, frozen=True):
     """A job on its way in: parsed, checked, its id made; durations count from the server's clock."""
 
     job_id: str
@@ -121,7 +122,7 @@ class Submission:
     expires_ms: int = 0
     max_attempts: int = 5
     idempotency: Idempotency | None = None
-    options: Options = field(default_factory=Options)
+    options: Options = NO_OPTIONS
 
 
 Verdict = Literal["accepted", "duplicate", "conflict", "full"]
@@ -230,7 +231,6 @@ class Settlement(msgspec.Struct, frozen=True, array_like=True):
 
 _options_decoder = msgspec.json.Decoder(Options, dec_hook=lambda kind, value: kind(value))
 _options_encoder = msgspec.json.Encoder(enc_hook=float)
-_NO_OPTIONS = Options()
 
 
 def pack_body(options: Options, payload: bytes) -> str:
@@ -238,7 +238,7 @@ def pack_body(options: Options, payload: bytes) -> str:
 
     Raises UnicodeDecodeError if the payload is not UTF-8, which JSON always is.
     """
-    if options == _NO_OPTIONS:
+    if options == NO_OPTIONS:
         return "\n" + payload.decode()
     return f"{_options_encoder.encode(options).decode()}\n{payload.decode()}"
 
@@ -246,4 +246,4 @@ def pack_body(options: Options, payload: bytes) -> str:
 def unpack_body(body: bytes) -> tuple[Options, bytes]:
     """The options and the payload's bytes, as they were packed."""
     line, _, payload = body.partition(b"\n")
-    return _options_decoder.decode(line) if line else _NO_OPTIONS, payload
+    return _options_decoder.decode(line) if line else NO_OPTIONS, payload

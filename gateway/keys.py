@@ -24,26 +24,36 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}\Z", re.ASCII)
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z", re.ASCII)
 
 
+NOISE_DIGITS = 17
+VARIANTS = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+"""What the variant's digit is, by a digit of noise."""
+
+
 class JobIds:
     """Makes job ids; buffers the system's randomness, since one read per id would cost more than the id."""
 
     def __init__(self) -> None:
-        self._pool = b""
+        self._pool = ""
         self._at = 0
+        self._head = (-1, "")
 
     def new(self, now_ms: int, partition: int) -> str:
         """A fresh UUIDv7 for a job in `partition`, with `now_ms` (Unix milliseconds) as its time."""
-        if self._at + 9 > len(self._pool):
-            self._pool, self._at = os.urandom(9 * 256), 0
-        noise = int.from_bytes(self._pool[self._at : self._at + 9], "big")
-        self._at += 9
-        return format_id(now_ms, noise, partition)
+        at = self._at
+        if at + NOISE_DIGITS > len(self._pool):
+            self._pool, at = os.urandom(NOISE_DIGITS * 256).hex(), 0
+        self._at = at + NOISE_DIGITS
+        noise = self._pool[at : at + NOISE_DIGITS]
+        if self._head[0] != now_ms:
+            self._head = (now_ms, format_id(now_ms, 0, 0)[:15])
+        variant = VARIANTS[noise[0]]
+        return f"{self._head[1]}{noise[1:4]}-{variant}{noise[4:7]}-{noise[7:]}{partition:02x}"
 
 
 def format_id(now_ms: int, noise: int, partition: int) -> str:
     """The UUIDv7 text of 48 bits of time, 66 bits of noise and the partition byte."""
     time, rest = f"{now_ms & 0xFFFFFFFFFFFF:012x}", f"{noise & (2**66 - 1):017x}"
-    variant = "89ab"[int(rest[0], 16) & 3]
+    variant = VARIANTS[rest[0]]
     return f"{time[:8]}-{time[8:]}-7{rest[1:4]}-{variant}{rest[4:7]}-{rest[7:17]}{partition:02x}"
 
 

@@ -72,12 +72,12 @@ async def submit_batch(call: Call) -> Reply:
     check_text(text)
     lines = media_type(call.headers) in NDJSON_TYPES or text.lstrip()[:1] == b"{"
     items = split_lines(text) if lines else split_array(text)
-    gateway, now_s = call.gateway, call.gateway.clock()
+    gateway, now_s, caller = call.gateway, call.gateway.clock(), _caller(call)
     results: list[dict[str, Any]] = [{} for _ in items]
     jobs: dict[int, Submission] = {}
     for at, item in enumerate(items):
         try:
-            jobs[at] = parse_submission(item, gateway.catalog, caller=_caller(call), now_s=now_s)
+            jobs[at] = parse_submission(item, gateway.catalog, caller=caller, now_s=now_s)
         except RequestError as error:
             results[at] = {"error": describe(error)}
     if call.trace is not None:
@@ -161,8 +161,9 @@ def announce(call: Call, jobs: list[Submission], submitted: list[Submitted], *, 
 def _log_accepted(call: Call, jobs: list[Submission], submitted: list[Submitted]) -> None:
     trace = call.trace.own.trace if call.trace is not None and call.trace.own.sampled else ""
     more: dict[str, Any] = {"trace_id": trace} if trace else {}
-    accepted = [(job, each) for job, each in zip(jobs, submitted, strict=True) if each.verdict == "accepted"]
-    for job, each in call.gateway.transitions.some_of("job accepted", accepted):
+    accepted = [at for at, each in enumerate(submitted) if each.verdict == "accepted"]
+    for at in call.gateway.transitions.some_of("job accepted", accepted):
+        job, each = jobs[at], submitted[at]
         call.gateway.transitions.write(
             "job accepted", job_id=each.job_id, target=job.target, lane=job.lane, client=call.client.name, **more
         )
@@ -192,6 +193,8 @@ def _accepted(submitted: Submitted) -> dict[str, Any]:
 
 
 def _result(submitted: Submitted) -> dict[str, Any]:
+    if submitted.verdict == "accepted":
+        return _accepted(submitted)
     try:
         _raise_refused(submitted)
     except (InvalidRequest, StoreFull) as error:

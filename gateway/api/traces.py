@@ -123,4 +123,4 @@ class RequestTrace:
 def _with(job: Submission, traceparent: str) -> Submission:
     if job.options.traceparent == traceparent:
         return job
-    return replace(job, options=msgspec.structs.replace(job.options, traceparent=traceparent))
+    return msgspec.structs.replace(job, options=msgspec.structs.replace(job.options, traceparent=traceparent))

@@ -245,7 +245,7 @@ class Store:
         (nothing written), StoreUnavailable (what was written is not known) or StoreShort (written, and not yet as
         durable as it should be); after these two repeat with the same ids or idempotency keys.
         """
-        if len(jobs) == 1:
+        if jobs and (len(jobs) == 1 or self.partitions == 1):
             return await self._submitter(self._partition(jobs[0].job_id), durability).submit(jobs, until_s)
         groups: dict[int, list[int]] = {}
         for index, job in enumerate(jobs):
@@ -281,7 +281,7 @@ class Store:
 
         It may not have been handed over yet, so it is submitted there under its first id, which makes it at most once.
         """
-        first = (await self.submit([replace(job, job_id=answer.job_id)], until_s=until_s))[0]
+        first = (await self.submit([msgspec.structs.replace(job, job_id=answer.job_id)], until_s=until_s))[0]
         if first.verdict == "accepted" and first.status == "dead":
             # a dead copy frees a delivery's id: its own partition decides whether another one has come since
             return (await self.submit([job], until_s=until_s))[0]

@@ -16,7 +16,7 @@ from gateway.submission.instants import read_instant
 
 def choose_target(body: SubmitBody, targets: Mapping[str, TargetFacts], faults: Faults) -> TargetFacts | None:
     """The target that the body names, by `target` or its older name `type`."""
-    name = _one_of(body, ("target", "type"), faults)
+    name = body.target if body.type is None else _one_of(body, ("target", "type"), faults)
     if name is None:
         if not faults.touch("/target") and not faults.touch("/type"):
             faults.add("/target", "is missing; name what is to run")
@@ -46,14 +46,13 @@ def choose_lane(body: SubmitBody, lanes: Sequence[str], faults: Faults) -> tuple
 
 def choose_start(body: SubmitBody, faults: Faults, *, now_s: float) -> tuple[int, float | None]:
     """How long the job waits, in ms (0 for a time that is past), and the Unix time that was asked for, if any."""
+    if body.run_at is None and body.run_after is None and body.scheduled_at is None:
+        return 0 if body.delay is None else round(body.delay * 1000), None
     at = _one_of(body, ("run_at", "run_after", "scheduled_at"), faults)
     pointer = next((f"/{name}" for name in ("run_at", "run_after", "scheduled_at") if getattr(body, name) == at), "")
     if body.delay is not None:
-        if at is not None:
-            faults.add("/delay", f"cannot be given beside {pointer[1:]}; give one of them")
+        faults.add("/delay", f"cannot be given beside {pointer[1:]}; give one of them")
         return round(body.delay * 1000), None
-    if at is None:
-        return 0, None
     at_s = read_instant(at, pointer, faults)
     if at_s is None:
         return 0, None
@@ -64,10 +63,12 @@ def choose_start(body: SubmitBody, faults: Faults, *, now_s: float) -> tuple[int
 
 def choose_attempts(body: SubmitBody, faults: Faults) -> int | None:
     """How often the job is tried; an older client's `max_retries: 0` is one attempt."""
-    attempts: int | None = _one_of(body, ("max_attempts", "max_retries"), faults)
-    if attempts is not None and body.retry is not None and body.retry.max_attempts is not None:
+    if body.max_attempts is None and body.max_retries is None:
+        return None
+    attempts: int = _one_of(body, ("max_attempts", "max_retries"), faults)
+    if body.retry is not None and body.retry.max_attempts is not None:
         faults.add("/retry/max_attempts", "cannot be given beside max_attempts; give one of them")
-    return attempts if attempts is None else max(1, attempts)
+    return max(1, attempts)
 
 
 def choose_retry(body: SubmitBody, target: TargetFacts | None, faults: Faults) -> RetryPolicy | None:
@@ -83,7 +84,7 @@ def choose_retry(body: SubmitBody, target: TargetFacts | None, faults: Faults) -
 
 
 def _one_of(body: SubmitBody, names: Sequence[str], faults: Faults) -> Any:
-    """The value of the one of several names that the body uses; more than one is a fault."""
+    """The value of the one of several names that the body uses, of which there is one; more than one is a fault."""
     given = [name for name in names if getattr(body, name) is not None]
     for extra in given[1:]:
         faults.add(f"/{extra}", f"says the same as {given[0]}; give one of them")

@@ -69,10 +69,17 @@ def decode_struct(text: bytes, kind: type[S], faults: Faults) -> S:
 def decode_json(text: bytes, kind: Any) -> Any:
     """`text` as a `kind`; InvalidRequest if it is no JSON (400) or of another kind (422)."""
     try:
-        msgspec.json.decode(text, type=msgspec.Raw)  # a wrong kind is found before a syntax error further on
         return msgspec.json.decode(text, type=kind)
     except msgspec.ValidationError as exc:
+        _check_syntax(text)  # a wrong kind is found before a syntax error further on
         raise InvalidRequest("the body is of the wrong kind", faults=[Fault("", _plain(exc))]) from exc
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise _not_json(exc) from exc
+
+
+def _check_syntax(text: bytes) -> None:
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
     except (msgspec.DecodeError, RecursionError) as exc:
         raise _not_json(exc) from exc
 

@@ -13,10 +13,8 @@ from gateway.submission.body import NULL, SubmitBody
 _encoder = msgspec.json.Encoder(enc_hook=float)
 
 
-def idempotency(body: SubmitBody, key: str, scope: str, *, window_ms: int) -> Idempotency | None:
-    """The idempotency of a job whose body has its older names folded; None without a key."""
-    if not key:
-        return None
+def idempotency(body: SubmitBody, key: str, scope: str, *, window_ms: int) -> Idempotency:
+    """The idempotency of a job whose body has its older names folded."""
     return Idempotency(idempotency_hash(scope, body.target or "", key), fingerprint(body), window_ms)
 
 

@@ -43,15 +43,18 @@ def parse_submission(text: bytes, catalog: Catalog, *, caller: Caller, now_s: fl
     assert target is not None
     name = URL_TARGET if host else body.target or body.type or ""
     key = host or body.key or ""
-    folded = msgspec.structs.replace(
-        body,
-        target=name,
-        lane=lane,
-        priority=priority,
-        run_at=run_at_s,
-        max_attempts=attempts,
-        **dict.fromkeys(("type", "run_after", "scheduled_at", "max_retries", "idempotency_key")),
-    )
+    idempotent = None
+    if idempotency_key:
+        folded = msgspec.structs.replace(
+            body,
+            target=name,
+            lane=lane,
+            priority=priority,
+            run_at=run_at_s,
+            max_attempts=attempts,
+            **dict.fromkeys(("type", "run_after", "scheduled_at", "max_retries", "idempotency_key")),
+        )
+        idempotent = idempotency(folded, idempotency_key, caller.name, window_ms=catalog.window_ms)
     return Submission(
         job_id=catalog.new_id(int(now_s * 1000), target=name, key=key, idempotency_key=idempotency_key),
         target=name,
@@ -62,7 +65,7 @@ def parse_submission(text: bytes, catalog: Catalog, *, caller: Caller, now_s: fl
         delay_ms=delay_ms,
         expires_ms=round(body.expires_in * 1000) if body.expires_in else 0,
         max_attempts=attempts or (retry or target.retry).max_attempts,
-        idempotency=idempotency(folded, idempotency_key, caller.name, window_ms=catalog.window_ms),
+        idempotency=idempotent,
         options=_options(body, retry, request, caller),
     )
 
@@ -73,6 +76,6 @@ def _options(body: SubmitBody, retry: RetryPolicy | None, request: JobRequest | 
         retry=retry,
         callback=body.callback or caller.callback,
         tags=body.tags or (),
-        traceparent=caller.traceparent if _TRACEPARENT.match(caller.traceparent) else "",
+        traceparent=caller.traceparent if caller.traceparent and _TRACEPARENT.match(caller.traceparent) else "",
         request=request,
     )

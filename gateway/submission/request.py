@@ -30,9 +30,9 @@ def choose_url_target(body: SubmitBody, catalog: Catalog, caller: Caller, faults
 
 def choose_request(body: SubmitBody, target: TargetFacts | None, faults: Faults) -> JobRequest | None:
     """What the body sets, None where that is nothing; a fault for each that the target does not take."""
-    given = {name: value for name in FIELDS if (value := getattr(body, name))}
-    if not given and body.url is None:
+    if not (body.headers or body.method or body.path or body.query or body.url is not None):
         return None
+    given = {name: value for name in FIELDS if (value := getattr(body, name))}
     request = JobRequest(**given)
     if target is not None and given:
         try:
