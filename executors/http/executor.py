@@ -93,7 +93,8 @@ class HttpExecutor(Executor[HttpConfig]):
 
     def _signature(self, attempt: Attempt[HttpConfig], body: bytes) -> list[tuple[str, str]]:
         now_s, job_id = self._clock(), attempt.job.job_id
-        secrets, keys = attempt.config.live_secrets(now_s), [key.private_key for key in attempt.signing_keys]
+        secrets = attempt.config.live_secrets(now_s)
+        keys = [] if secrets else [key.private_key for key in attempt.signing_keys]
         if not secrets and not keys:
             return []
         signature = signing.sign(job_id, int(now_s), body, secrets=secrets, private_key=keys)

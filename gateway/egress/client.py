@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Sequence
-from io import BytesIO
+from functools import lru_cache
 from types import TracebackType
 from typing import Self
 
-from aiohttp import (
-    ClientError,
-    ClientResponse,
-    ClientSession,
-    ClientTimeout,
-    DummyCookieJar,
-    StreamReader,
-)
+from aiohttp import ClientError, ClientRequest, ClientTimeout
+from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
-from gateway.egress.addresses import EVERYWHERE, Allowed, parse_allow
-from gateway.egress.connector import Connector, Request, repeat_closed
+from gateway.egress.addresses import EVERYWHERE, parse_allow
+from gateway.egress.connector import Connector
+from gateway.egress.exchange import ClosedMeanwhile, Way, exchange, head_of
 from gateway.egress.failures import failure
 from gateway.egress.resolver import Lookup, SystemLookup
 from gateway.egress.rules import check_framing, check_url
@@ -27,12 +23,14 @@ from gateway.errors import HttpError
 from gateway.executor import HttpResponse
 
 CONNECT_TIMEOUT_S = 5.0
-MAX_RESPONSE_HEADERS = 100
-MAX_RESPONSE_HEADER = 8190
-READ_BYTES = 65536
-LARGE_BODY = 1 << 20
 EXACT = float("inf")
 """aiohttp rounds longer timeouts up to a whole second from this threshold on; never, since deadlines are exact."""
+
+WAYS = 1024
+"""Methods and URLs that are remembered; with more, all are forgotten."""
+
+IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
+"""Methods that may be sent twice (RFC 9110, 9.2.2); others only with an idempotency key."""
 
 
 class EgressClient:
@@ -50,19 +48,19 @@ class EgressClient:
         self._system_lookup = SystemLookup()
         self._lookup: Lookup = lookup or self._system_lookup
         self._tls = tls or _verifying()
-        self._guarded: ClientSession | None = None
-        self._named: ClientSession | None = None
+        self._connectors: tuple[Connector, Connector] | None = None
+        self._ways: dict[tuple[str, str, ssl.SSLContext | None], Way] = {}
 
     async def start(self) -> None:
         """Opens the connection pools; the client belongs to this event loop from here on."""
-        self._guarded = self._session(self._allowed)
-        self._named = self._session(EVERYWHERE)
+        guarded, named = (Connector(self._lookup, allowed, self._tls) for allowed in (self._allowed, EVERYWHERE))
+        self._connectors = guarded, named
 
     async def aclose(self) -> None:
         """Closes every connection."""
-        for session in (self._guarded, self._named):
-            if session is not None:
-                await session.close()
+        self._ways.clear()
+        for connector in self._connectors or ():
+            await connector.close()
         self._system_lookup.close()
 
     async def __aenter__(self) -> Self:
@@ -73,20 +71,6 @@ class EgressClient:
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
-
-    def _session(self, allowed: Allowed) -> ClientSession:
-        return ClientSession(
-            connector=Connector(self._lookup, allowed, self._tls),
-            request_class=Request,
-            middlewares=(repeat_closed,),
-            cookie_jar=DummyCookieJar(),
-            auto_decompress=False,
-            trust_env=False,
-            read_bufsize=READ_BYTES,
-            max_headers=MAX_RESPONSE_HEADERS,
-            max_line_size=MAX_RESPONSE_HEADER,
-            max_field_size=MAX_RESPONSE_HEADER,
-        )
 
     async def request(
         self,
@@ -104,54 +88,44 @@ class EgressClient:
 
         Raises EgressDenied, HttpError, or ValueError if the URL or a header may not be sent at all.
         """
-        target = check_url(url)
-        check_framing(headers)
-        session = self._session_for(target)
+        way = self._ways.get((method, url, tls)) or self._new_way(method, url, tls)
+        names = check_framing(headers)
+        head = head_of(way, headers, names, len(body))
         if timeout_s <= 0:
             raise HttpError("timeout", "no time was left to send the request")
-        timeout = ClientTimeout(
-            total=timeout_s, connect=2 * connect_timeout_s, sock_connect=connect_timeout_s, ceil_threshold=EXACT
-        )
-        data = (body if len(body) < LARGE_BODY else BytesIO(body)) or None
+        timeout = _connect_timeout(connect_timeout_s)
         try:
-            response = await session.request(
-                method, target, headers=headers, data=data, timeout=timeout, allow_redirects=False, ssl=tls or True
-            )
-            try:
-                return await _read(response, max_body)
-            finally:
-                response.close()
-        except (ClientError, OSError) as exc:
+            async with asyncio.timeout(timeout_s):
+                try:
+                    return await exchange(way, head, body, timeout=timeout, max_body=max_body)
+                except ClosedMeanwhile:
+                    if way.request.method not in IDEMPOTENT and "idempotency-key" not in names:
+                        raise
+                return await exchange(way, head, body, timeout=timeout, max_body=max_body)
+        except ClosedMeanwhile as exc:
+            raise failure(exc.__cause__ or exc, timeout_s) from exc
+        except (ClientError, HttpProcessingError, OSError) as exc:
             raise failure(exc, timeout_s) from exc
 
-    def _session_for(self, target: URL) -> ClientSession:
-        named = (target.raw_host or "").removesuffix(".") in self._allowed.names
-        session = self._named if named else self._guarded
-        if session is None:
+    def _new_way(self, method: str, url: str, tls: ssl.SSLContext | None) -> Way:
+        target = check_url(url)
+        if len(self._ways) >= WAYS:
+            self._ways.clear()
+        connector = self._connector_for(target)
+        request = ClientRequest(method, target, loop=asyncio.get_running_loop(), ssl=tls or True)
+        way = self._ways[method, url, tls] = Way.of(connector, request)
+        return way
+
+    def _connector_for(self, target: URL) -> Connector:
+        if self._connectors is None:
             raise RuntimeError("the client is not started: await start() first")
-        return session
+        named = (target.raw_host or "").removesuffix(".") in self._allowed.names
+        return self._connectors[named]
 
 
-async def _read(response: ClientResponse, max_body: int) -> HttpResponse:
-    if response.status < 200:
-        raise HttpError("protocol", f"status {response.status} is no answer")
-    body, truncated = await _capped(response.content, max_body)
-    headers = tuple((name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in response.raw_headers)
-    return HttpResponse(response.status, headers, body, truncated)
-
-
-async def _capped(content: StreamReader, limit: int) -> tuple[bytes, bool]:
-    """The body's first `limit` bytes, and whether there were more; the caller closes the connection on them."""
-    chunks: list[bytes] = []
-    size = 0
-    while not content.at_eof():
-        chunk = await content.read(limit + 1 - size)
-        size += len(chunk)
-        if size > limit:
-            chunks.append(chunk[:-1])
-            return b"".join(chunks), True
-        chunks.append(chunk)
-    return b"".join(chunks), False
+@lru_cache(maxsize=256)
+def _connect_timeout(timeout_s: float) -> ClientTimeout:
+    return ClientTimeout(total=None, connect=2 * timeout_s, sock_connect=timeout_s, ceil_threshold=EXACT)
 
 
 def _verifying() -> ssl.SSLContext:

@@ -1,4 +1,4 @@
-"""Connections: each connect attempt is checked, and a kept-alive one that the peer just closed is not a failure."""
+"""Connections: each connect attempt is checked, and a kept one is used again only while its peer keeps to HTTP."""
 
 from __future__ import annotations
 
@@ -7,21 +7,11 @@ import functools
 import socket
 from ssl import SSLContext
 
-from aiohttp import (
-    ClientHandlerType,
-    ClientOSError,
-    ClientRequest,
-    ClientResponse,
-    ClientTimeout,
-    ServerDisconnectedError,
-    StreamReader,
-    TCPConnector,
-    hdrs,
-)
+from aiohttp import ClientRequest, ClientTimeout, StreamReader, TCPConnector
 from aiohttp.client_proto import ResponseHandler
+from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import AddrInfoType, Connection
 from aiohttp.http import RawResponseMessage
-from aiohttp.tracing import Trace
 
 from gateway.egress.addresses import Allowed, check_address
 from gateway.egress.failures import TooManyAnswers
@@ -63,17 +53,6 @@ class Handler(ResponseHandler):
             self.set_exception(TooManyAnswers(f"more than {MAX_ANSWERS} answers to one request"))
 
 
-class Request(ClientRequest):
-    """A request that remembers its connection; asks for no compression."""
-
-    DEFAULT_HEADERS = {  # noqa: RUF012 - declared so by aiohttp
-        hdrs.ACCEPT: "*/*",
-        hdrs.ACCEPT_ENCODING: "identity",
-        hdrs.USER_AGENT: "event-gateway",
-    }
-    handler: Handler | None = None
-
-
 class Connector(TCPConnector):
     """Connects to allowed addresses only.
 
@@ -90,21 +69,38 @@ class Connector(TCPConnector):
             ttl_dns_cache=DNS_CACHE_S,
             keepalive_timeout=KEEPALIVE_S,
         )
+        self._outgoing: list[tuple[asyncio.Transport, bytes]] = []
         self._factory = functools.partial(_handler, self._loop)
 
-    async def connect(self, req: ClientRequest, traces: list[Trace], timeout: ClientTimeout) -> Connection:
+    async def reach(
+        self, request: ClientRequest, key: ConnectionKey, timeout: ClientTimeout
+    ) -> tuple[Connection, Handler]:
         """A connection ready to send on: never one whose peer spoke unasked, since that would pass as our answer."""
         while True:
-            connection = await super().connect(req, traces, timeout)
+            connection = await self._get(key, []) or await self.connect(request, [], timeout)
             handler = connection.protocol
-            if not isinstance(handler, Handler) or not isinstance(req, Request):
-                raise TypeError("aiohttp made a connection or request of a foreign class")
+            if not isinstance(handler, Handler):
+                raise TypeError("aiohttp made a connection of a foreign class")
             if handler.uses == 0 or not handler.should_close:
                 break
             connection.close()
         handler.begin()
-        req.handler = handler
-        return connection
+        return connection, handler
+
+    def send(self, transport: asyncio.Transport, data: bytes) -> None:
+        """Writes with all else that is sent in this turn of the event loop.
+
+        Each write to a peer that sleeps has the system wake it; a burst of them wakes it once.
+        """
+        if not self._outgoing:
+            self._loop.call_soon(self._write)
+        self._outgoing.append((transport, data))
+
+    def _write(self) -> None:
+        outgoing, self._outgoing = self._outgoing, []
+        for transport, data in outgoing:
+            if not transport.is_closing():
+                transport.write(data)
 
 
 def _handler(loop: asyncio.AbstractEventLoop) -> ResponseHandler:
@@ -115,23 +111,3 @@ def _checked_socket(allowed: Allowed, info: AddrInfoType) -> socket.socket:
     family, kind, protocol, _, address = info
     check_address(str(address[0]), allowed)
     return socket.socket(family, kind, protocol)
-
-
-async def repeat_closed(request: ClientRequest, send: ClientHandlerType) -> ClientResponse:
-    """Sends once more, at once, what met a kept-alive connection that the peer closed without a byte of answer.
-
-    Only with an idempotency key (RFC 9110, 9.2.2); aiohttp itself repeats the methods that are idempotent.
-    """
-    try:
-        return await send(request)
-    except (ServerDisconnectedError, ClientOSError):
-        if not _is_stale(request) or request.method not in ("POST", "PATCH"):
-            raise
-    await request.close()
-    return await send(request)
-
-
-def _is_stale(request: ClientRequest) -> bool:
-    handler = request.handler if isinstance(request, Request) else None
-    reused = handler is not None and handler.uses > 1 and not handler.answered
-    return reused and "idempotency-key" in request.headers

@@ -10,10 +10,9 @@ from aiohttp import (
     ClientConnectorError,
     ClientError,
     ClientPayloadError,
-    ClientResponseError,
     ServerDisconnectedError,
 )
-from aiohttp.http_exceptions import LineTooLong
+from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 
 from gateway.egress.addresses import AddressDenied
 from gateway.errors import EgressDenied, GatewayError, HttpError
@@ -73,7 +72,7 @@ def _is_too_large(exc: BaseException) -> bool:
 
 def _detail(exc: BaseException) -> str:
     """What the system says; where aiohttp would quote what the peer sent, words of our own."""
-    if isinstance(exc, ClientResponseError):
+    if isinstance(exc, HttpProcessingError):
         return "its headers are larger than allowed" if _is_too_large(exc) else "the answer is not HTTP"
     if isinstance(exc, ClientPayloadError):
         return "the answer broke off, or is not framed as its headers say"

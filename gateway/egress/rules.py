@@ -124,15 +124,17 @@ def check_headers(headers: Mapping[str, str]) -> None:
         seen.add(lower)
 
 
-def check_framing(headers: Iterable[tuple[str, str]]) -> None:
-    """Raises ValueError if a header would change how the request is framed: two lengths are two requests."""
-    for name, _ in headers:
-        _check_name(name)
+def check_framing(headers: Iterable[tuple[str, str]]) -> frozenset[str]:
+    """The headers' names in lower case; ValueError if one would change how the request is framed: two lengths are two
+    requests."""
+    return frozenset([_checked(name) for name, _ in headers])
 
 
 @lru_cache(maxsize=4096)
-def _check_name(name: str) -> None:
+def _checked(name: str) -> str:
+    lower = name.lower()
     if _TOKEN.match(name) is None:
         raise ValueError(f"not a header name: {name!r}")
-    if name.lower() in FRAMING:
+    if lower in FRAMING:
         raise ValueError(f"header {name!r} is written by the client itself")
+    return lower
