@@ -69,7 +69,7 @@ class Setup:
     lease: str = "1s"
     dispatchers: int = 2
     proxied: bool = False
-    """Redis is reached through the bad network."""
+    """The one server is reached through the bad network; a group is not, since its members name each other."""
 
     server: Sequence[str] = ("--appendonly", "yes")
     """Options of each Redis server."""
@@ -96,7 +96,7 @@ class Stage:
         self.receiver = background.enter(Receiver(self._receive))
         self.proxy: ToxicProxy | None = None
         self.url = place.url
-        if setup.proxied:
+        if setup.proxied and place.topology == "standalone":
             self.proxy = background.enter(ToxicProxy(place.server, self.draw))
             self.url = self.proxy.url
         self.dispatchers: list[Process] = []

@@ -39,6 +39,8 @@ def end_process(payload: Any, context: Any) -> None:
 
 
 def misbehave(payload: dict[str, Any], context: Any) -> Any:
-    """What no JSON can say, or no result may be."""
+    """What no JSON can say, no result may be, or no machine has room for."""
+    if payload["what"] == "memory":
+        return len(bytes(8 << 30))
     values: dict[str, Any] = {"nan": math.nan, "set": {1}, "bytes": b"x", "big": 2**64, "surrogate": "\ud800"}
     return values[payload["what"]]

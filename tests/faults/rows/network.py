@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import threading
 import time
 
@@ -120,22 +119,23 @@ def spoil_network(stage: Stage) -> Injected:
     return injected
 
 
-@row("16", "calls are given up in the middle of their replies", setup=Setup(proxied=True))
+@row("16", "calls are given up in the middle of their replies", on=EVERYWHERE, setup=Setup(proxied=True))
 def give_up(stage: Stage) -> Injected:
-    assert stage.proxy is not None
-    stage.proxy.toxics.jitter_s = 0.005
+    if stage.proxy is not None:
+        stage.proxy.toxics.jitter_s = 0.005
     with stage.load(mixed):
         stage.await_acks(30)
-        given_up, wrong = stage.background.run(_give_up(stage.url, stage.draw), timeout_s=120)
+        given_up, wrong = stage.background.run(_give_up(stage), timeout_s=120)
         stage.await_acks(30)
     injected = Injected("calls cancelled at random instants", given_up)
     injected.breaches += wrong[:5]
     return injected
 
 
-async def _give_up(url: str, draw: random.Random) -> tuple[int, list[str]]:
+async def _give_up(stage: Stage) -> tuple[int, list[str]]:
     """Asks for records and gives up half of it at random: how often, and which answers went astray."""
-    store = await Store.open(url, namespace="elsewhere", lanes=LANES)
+    draw = stage.draw
+    store = await Store.open(stage.url, namespace="elsewhere", partitions=stage.place.partitions, lanes=LANES)
     try:
         jobs = [Submission(store.new_id(1), "work", orjson.dumps({"n": n})) for n in range(40)]
         await store.submit(jobs)

@@ -90,7 +90,7 @@ def drain_dispatcher(stage: Stage) -> Injected:
     return injected
 
 
-@row("21", "wall clocks jump", setup=Setup(dispatchers=0))
+@row("21", "wall clocks jump", on=EVERYWHERE, setup=Setup(dispatchers=0))
 def jump_clock(stage: Stage) -> Injected:
     """Leases, retries and delays go by Redis's clock: nothing may be early, late or lost."""
     folder = stage.installation.folder
@@ -130,7 +130,9 @@ time.time_ns = lambda: _time_ns() + _offset() * 1_000_000_000
 """
 
 
-@row("26", "a herd: all due at one instant, then all leases run out at one", setup=Setup(slots=HERD_SLOTS))
+@row(
+    "26", "a herd: all due at one instant, then all leases run out at one", on=EVERYWHERE, setup=Setup(slots=HERD_SLOTS)
+)
 def herd(stage: Stage) -> Injected:
     due = datetime.now(UTC) + timedelta(seconds=15)
     job = {"target": "work", "payload": {"s": 0}, "run_at": due.isoformat()}

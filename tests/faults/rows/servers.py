@@ -13,10 +13,11 @@ import redis
 
 from gateway.errors import StoreError
 from gateway.jobs import Submission
+from gateway.keys import Keyspace
 from gateway.store import Store, Worker
 from gateway.store.scripts import script
 from tests.faults.load import short
-from tests.faults.rows import SENTINEL, Injected, row
+from tests.faults.rows import EVERYWHERE, SENTINEL, Injected, row
 from tests.faults.stage import Setup, Stage
 from tests.proxy import Proxy
 from tests.servers import Server
@@ -30,16 +31,23 @@ BATCHES = 10
 """Jobs in the two batches that may be under way at once."""
 
 
-@row("4", "kill -9 of Redis (AOF everysec), started again")
+def any_server(stage: Stage) -> Server:
+    """The one that holds a partition drawn at random."""
+    return stage.place.holding(Keyspace("default", stage.draw.randrange(stage.place.partitions)).prefix)
+
+
+@row("4", "kill -9 of Redis (AOF everysec), started again", on=EVERYWHERE)
 def kill_server(stage: Stage) -> Injected:
-    kills, server = 3, stage.place.server
+    """In a group: before anybody takes its place."""
+    kills = 3
     with stage.load():
         for _ in range(kills):
             stage.await_acks(60)
             stage.pause(0.0, 0.2)
+            server = any_server(stage)
             with stage.fault("kill -9"):
                 server.kill()
-                stage.pause(0.0, 0.5)
+                stage.pause(0.0, 0.5 if stage.place.topology == "standalone" else 0.1)
                 server.start()
         stage.await_acks(60)
     return Injected("kill -9 under load", kills, in_flight=kills * BOTH)
@@ -141,35 +149,62 @@ def lose_replicas(stage: Stage) -> Injected:
     return injected
 
 
-@row("10", "Redis is at maxmemory (noeviction)")
+@row("10", "Redis is at maxmemory (noeviction)", on=EVERYWHERE)
 def fill_memory(stage: Stage) -> Injected:
     """New work is refused, what is there goes on to its end, and room alone brings it all back."""
     injected = Injected("maxmemory below what is used, then above it", 2, in_flight=0)
-    with stage.load(batch=20) as load, stage.place.server.client() as client:
-        client.set("ballast", b"x" * 20_000_000)
+    with stage.load(batch=20) as load, contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(server.client()) for server in stage.place.servers()]
+        for client in clients:
+            _limit_memory(client, 0)
+            client.eval("redis.call('SET', KEYS[1], string.rep('x', 2e7))", 1, _own_key(stage, client))
         for _ in range(2):
             stage.await_acks(100)
             refused = load.refused
             with stage.fault("full"):
-                client.config_set("maxmemory", client.info("memory")["used_memory"] - 10_000_000)
+                for client in clients:
+                    _limit_memory(client, -10_000_000)
                 until_sync(lambda: load.refused > refused + 5, timeout_s=20)  # noqa: B023
-                until_sync(lambda: _idle(client), timeout_s=40, every_s=0.1)
-                client.config_set("maxmemory", client.info("memory")["used_memory"] + 5_000_000)
+                until_sync(lambda: _idle(stage), timeout_s=40, every_s=0.1)
+                for client in clients:
+                    _limit_memory(client, 5_000_000)
         stage.await_acks(60)
-        client.delete("ballast")
+        for client in clients:
+            client.delete(_own_key(stage, client))
         stage.await_acks(60)
     injected.expect(load.torn == 0, f"{load.torn} requests got no answer")
     return injected
 
 
-def _idle(client: redis.Redis) -> bool:
+def _limit_memory(client: redis.Redis, beyond: int) -> None:
+    """Sets the limit so far beyond what is used now; 0: none."""
+    client.config_set("maxmemory", client.info("memory")["used_memory"] + beyond if beyond else 0)
+
+
+def _own_key(stage: Stage, client: redis.Redis) -> str:
+    """A key that this server holds."""
+    port = client.connection_pool.connection_kwargs.get("port")
+    prefixes = (Keyspace("ballast", partition).prefix for partition in range(1000))
+    return next(prefix for prefix in prefixes if not port or stage.place.holding(prefix).port == port)
+
+
+def _idle(stage: Stage) -> bool:
     """Nothing runs and nothing waits, but what is due later."""
-    prefix = "gw:{default:0}:"
-    pending = sum(int(n) for field, n in client.hgetall(f"{prefix}waiting").items() if ":" not in field)
-    return pending == 0 and client.zcard(f"{prefix}leases") == 0
+    for partition in range(stage.place.partitions):
+        prefix = Keyspace("default", partition).prefix
+        with stage.place.holding(prefix).client() as client:
+            waiting = client.hgetall(f"{prefix}waiting")
+            if any(int(n) for field, n in waiting.items() if ":" not in field) or client.zcard(f"{prefix}leases"):
+                return False
+    return True
 
 
-@row("11", "a wrong eviction policy", setup=Setup(server=("--maxmemory-policy", "allkeys-lru"), serve=False))
+@row(
+    "11",
+    "a wrong eviction policy",
+    on=EVERYWHERE,
+    setup=Setup(server=("--maxmemory-policy", "allkeys-lru"), serve=False),
+)
 def wrong_policy(stage: Stage) -> Injected:
     injected = Injected("allkeys-lru at the start", 2)
     for command in (("serve", "--port", "0"), ("dispatch",)):
@@ -180,20 +215,28 @@ def wrong_policy(stage: Stage) -> Injected:
     return injected
 
 
-@row("13", "a foreign script keeps Redis busy", setup=Setup(server=("--appendonly", "yes", "--lua-time-limit", "100")))
+@row(
+    "13",
+    "a foreign script keeps Redis busy",
+    on=EVERYWHERE,
+    setup=Setup(server=("--appendonly", "yes", "--lua-time-limit", "100")),
+)
 def busy_server(stage: Stage) -> Injected:
-    times, server = 3, stage.place.server
+    """In a group: not for so long that it is replaced."""
+    times, most_s = 3, 2.0 if stage.place.topology == "standalone" else 0.8
     with stage.load():
         for _ in range(times):
             stage.await_acks(60)
+            server = any_server(stage)
             with stage.fault("BUSY"), server.client() as client:
                 script = threading.Thread(target=_spin, args=(server,))
                 script.start()
-                stage.pause(0.5, 2.0)
-                client.execute_command("SCRIPT KILL")
+                stage.pause(0.5, most_s)
+                with contextlib.suppress(redis.ResponseError):  # a Sentinel may have done it already
+                    client.execute_command("SCRIPT KILL")
                 script.join(10)
         stage.await_acks(60)
-    return Injected("`while true do end` for 0.5 to 2 s, then SCRIPT KILL", times, in_flight=times * BOTH)
+    return Injected(f"`while true do end` for 0.5 to {most_s:.1f} s, then SCRIPT KILL", times, in_flight=times * BOTH)
 
 
 def _spin(server: Server) -> None:
@@ -201,17 +244,18 @@ def _spin(server: Server) -> None:
         client.eval("while true do end", 0)
 
 
-@row("14", "Redis stands still")
+@row("14", "Redis stands still", on=EVERYWHERE)
 def suspend_server(stage: Stage) -> Injected:
-    stops = (0.3, 1.0, 1.0, 3.0)
+    """In a group: not for so long that it is replaced, which is row 8b."""
+    stops = (0.3, 1.0, 1.0, 3.0) if stage.place.topology == "standalone" else (0.3, 0.6, 0.6)
     with stage.load():
         for stop_s in stops:
             stage.await_acks(60)
             stage.pause(0.0, 0.1)
-            with stage.fault("SIGSTOP"), suspended(stage.place.server):
+            with stage.fault("SIGSTOP"), suspended(any_server(stage)):
                 time.sleep(stop_s)  # the fault itself
         stage.await_acks(60)
-    return Injected("SIGSTOP for 0.3, 1, 1 and 3 s", len(stops), in_flight=3 * BOTH)
+    return Injected(f"SIGSTOP for {', '.join(map(str, stops))} s", len(stops), in_flight=3 * BOTH)
 
 
 @contextlib.contextmanager

@@ -1,37 +1,74 @@
-"""Rows about what a process shares with others of its kind: versions side by side, and descriptors that run out."""
+"""Rows about what runs out, and about versions side by side."""
 
 from __future__ import annotations
 
 import contextlib
 import resource
 import socket
-import time
+from pathlib import Path
+
+import httpx
 
 from tests.faults.load import short, steady
 from tests.faults.rows import EVERYWHERE, Injected, row
+from tests.faults.rows.targets import await_over, submit
 from tests.faults.stage import Setup, Stage
 from tests.waiting import until_sync
 
 NEWER = 99
 DESCRIPTORS = 64
+IDLE = 200
 
 
-@row("23", "the gateway runs out of file descriptors", setup=Setup(dispatchers=1))
+@row("23", "the gateway runs out of file descriptors", on=EVERYWHERE, setup=Setup(dispatchers=1))
 def exhaust_descriptors(stage: Stage) -> Injected:
+    """What is connected is served on, and so is everybody else once there is room."""
     assert stage.api is not None
-    injected = Injected("200 idle connections at a limit of 64 descriptors", 1)
+    pid, client = stage.api.pid, stage.installation.client
+    injected = Injected(f"{IDLE} idle connections at a limit of {DESCRIPTORS} descriptors", 1)
     with stage.load(short):
         stage.await_acks(30)
-    before = resource.prlimit(stage.api.pid, resource.RLIMIT_NOFILE)
-    resource.prlimit(stage.api.pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, before[1]))
-    port = stage.installation.client.base_url.port
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    injected.expect(client.get("/livez").status_code == 200, "not alive before")  # and its connection is kept
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, before[1]))
     with stage.fault("no descriptors"), contextlib.ExitStack() as idle:
-        for _ in range(200):
-            idle.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
-        time.sleep(2.0)  # the fault itself
+        for _ in range(IDLE):
+            idle.enter_context(socket.create_connection(("127.0.0.1", client.base_url.port), timeout=5))
+        until_sync(lambda: open_descriptors(pid) >= DESCRIPTORS - 1, timeout_s=10)
+        injected.notes = f"{open_descriptors(pid)} were open"
+        with contextlib.suppress(httpx.TransportError):
+            httpx.get(f"{client.base_url}/livez", timeout=2, trust_env=False)
+            injected.expect(False, "there was a descriptor left for another connection")
+        injected.expect(client.get("/livez").status_code == 200, "who was connected before is not served")
         injected.expect(not stage.api.ended, "the gateway ended")
     with stage.load(short):
         stage.await_acks(30)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+    return injected
+
+
+def open_descriptors(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+@row("23b", "jobs want more memory than a dispatcher may have", on=EVERYWHERE, setup=Setup(dispatchers=1))
+def exhaust_memory(stage: Stage) -> Injected:
+    """They fail by themselves, and the dispatcher works on."""
+    pid, jobs = stage.dispatchers[0].pid, 5
+    injected = Injected("8 GB asked for at a limit of 200 MB beyond what the dispatcher has", jobs)
+    with stage.load(short):
+        stage.await_acks(30)
+        before = resource.prlimit(pid, resource.RLIMIT_AS)
+        size = int(Path(f"/proc/{pid}/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.prlimit(pid, resource.RLIMIT_AS, (size + 200_000_000, before[1]))
+        with stage.fault("no memory"):
+            ids = submit(stage, *[{"target": "misbehave", "payload": {"what": "memory"}} for _ in range(jobs)])
+            records = await_over(stage, ids)
+            resource.prlimit(pid, resource.RLIMIT_AS, before)
+        stage.await_acks(30)
+    ends = {(record["status"], record["reason"], record["error"]["type"]) for record in records}
+    injected.expect(ends == {("dead", "exhausted", "MemoryError")}, f"ended as {ends}")
+    injected.expect(not stage.dispatchers[0].ended, "the dispatcher ended")
     return injected
 
 

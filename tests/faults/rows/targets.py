@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.load import short, steady
-from tests.faults.rows import Injected, row
+from tests.faults.rows import EVERYWHERE, Injected, row
 from tests.faults.stage import Setup, Stage
 from tests.waiting import until_sync
 
@@ -61,6 +61,7 @@ def slowest_s(stage: Stage, since_ns: int) -> float:
 @row(
     "18",
     "targets that never answer, or a byte at a time",
+    on=EVERYWHERE,
     setup=Setup(slots=SLOTS, config=http_targets(hole=f"{RECEIVER}/hole", drip=f"{RECEIVER}/drip")),
 )
 def silent_targets(stage: Stage) -> Injected:
@@ -83,6 +84,7 @@ def silent_targets(stage: Stage) -> Injected:
 @row(
     "19",
     "hostile targets",
+    on=EVERYWHERE,
     setup=Setup(slots=SLOTS, dispatchers=1, config=http_targets(**{name: f"{RECEIVER}/{name}" for name in HOSTILE})),
 )
 def hostile_targets(stage: Stage) -> Injected:
@@ -111,6 +113,7 @@ def rss_mb(pid: int) -> float:
 @row(
     "20",
     "names that do not exist, and addresses that must not be reached",
+    on=EVERYWHERE,
     setup=Setup(
         slots=SLOTS,
         config=http_targets(
@@ -150,7 +153,9 @@ retry = {{{{ policy = "fixed", base = "50ms", cap = "1s", max_attempts = 1 }}}}
 )
 
 
-@row("22", "programs that fork, escape, flood and do not hear", setup=Setup(slots=SLOTS, config=COMMANDS))
+@row(
+    "22", "programs that fork, escape, flood and do not hear", on=EVERYWHERE, setup=Setup(slots=SLOTS, config=COMMANDS)
+)
 def stubborn_programs(stage: Stage) -> Injected:
     with stage.load(short):
         stage.await_acks(50)
@@ -188,6 +193,7 @@ def programs() -> list[int]:
 @row(
     "24",
     "poison: a job that kills whoever runs it, results that no JSON can say",
+    on=EVERYWHERE,
     setup=Setup(slots=4, gateway={"max_stalls": 2}),
 )
 def poison(stage: Stage) -> Injected:
