@@ -32,7 +32,9 @@ log = structlog.get_logger(__name__)
 
 C = TypeVar("C", bound="Client")
 
-CONNECT_TIMEOUT_S = 1.0
+CONNECT_TIMEOUT_S = 1.5
+"""A server that is there takes connections at once, so this is for a process, or a machine, that is busy itself."""
+
 REPLY_TIMEOUT_S = 1.5
 """Above what any script of ours takes; a gateway answers 503 within 2 s of Redis going silent."""
 
@@ -51,6 +53,8 @@ class Client(Redis):
 
     generation = 0
     """Connections of an earlier one are stale: each is made anew when it is next used."""
+
+    stuck_s = STUCK_S
 
     calls: Calls
     """What was asked through this client."""
@@ -177,8 +181,8 @@ class Client(Redis):
         now_s = asyncio.get_running_loop().time()
         if self._failing_since_s is None:
             self._failing_since_s = now_s
-        elif now_s - self._failing_since_s > STUCK_S:
-            log.warning("nothing but failures for long; connecting anew", error=str(error), for_s=STUCK_S)
+        elif now_s - self._failing_since_s > self.stuck_s:
+            log.warning("nothing but failures for long; connecting anew", error=str(error), for_s=self.stuck_s)
             self._failing_since_s = now_s
             self._rebuild()
 

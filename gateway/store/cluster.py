@@ -19,13 +19,17 @@ from redis.crc import key_slot
 from redis.exceptions import ClusterDownError, ConnectionError, MovedError, RedisError
 
 from gateway.redis_url import Address, RedisUrl
+from gateway.store.asking import ask_all
 from gateway.store.client import MISLED, Client
 
 log = structlog.get_logger(__name__)
 
 SLOTS = 16384
 ASK_S = 0.7
-"""How long a node may take to say who holds what; the others' answers are used without it."""
+"""How long a node may take to say who holds what; then the others' answers are used without it, if there are any."""
+
+ASK_MOST_S = 2.0
+"""How long the first to answer may take."""
 
 _MOVES_MOST = 5
 _PAUSE_S = 0.05
@@ -142,7 +146,7 @@ class Cluster(Client):
 
     async def _ask_all(self) -> Layout:
         addresses = list(dict.fromkeys([*self._nodes, *self.url.addresses]))
-        answers = await asyncio.gather(*(self._ask(address) for address in addresses))
+        answers = await ask_all([self._ask(address) for address in addresses], soon_s=ASK_S, late_s=ASK_MOST_S)
         layouts = [answer for answer in answers if isinstance(answer, Layout)]
         if layouts:
             return max(layouts, key=lambda layout: layout.epoch)
@@ -155,7 +159,7 @@ class Cluster(Client):
         """The layout as that node sees it, or why there is no answer."""
         node = self._node(address)
         try:
-            async with asyncio.timeout(ASK_S):
+            async with asyncio.timeout(ASK_MOST_S):
                 # not in one pipeline: a connection that is made for it may be new, and both answers are small
                 info = await node.ask("CLUSTER", "INFO")
                 ranges = await node.ask("CLUSTER", "SLOTS")

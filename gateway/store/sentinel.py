@@ -12,12 +12,19 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError, RedisError, ResponseError
 
 from gateway.redis_url import Address, RedisUrl
+from gateway.store.asking import ask_all
 from gateway.store.client import Client
 
 log = structlog.get_logger(__name__)
 
 ASK_S = 0.5
-"""How long a Sentinel may take to answer; the others' answers are used without it."""
+"""How long a Sentinel may take to answer; then the others' answers are used without it, if there are any."""
+
+ASK_MOST_S = 2.0
+"""How long the first to answer may take."""
+
+_CONFIRM_S = 0.1
+"""How long a Sentinel may take to confirm the primary, if most others did."""
 
 LOOK_S = 1.0
 """So often the Sentinels are asked again while all is well: a primary that was replaced while it lives takes writes
@@ -121,7 +128,7 @@ class Primary:
                 replaced()
 
     async def _ask_all(self) -> Named:
-        answers = await asyncio.gather(*(self._ask(sentinel) for sentinel in self._sentinels))
+        answers = await ask_all([self._ask(sentinel) for sentinel in self._sentinels], soon_s=ASK_S, late_s=ASK_MOST_S)
         known = [answer for answer in answers if not isinstance(answer, str)]
         if known:
             return max(known)
@@ -135,12 +142,20 @@ class Primary:
             await asyncio.sleep(_CONFIRM_PAUSE_S)
             self._next = None  # who comes from now on wants to know it of a later instant
             known = self._known
-            answers = await asyncio.gather(*(self._describe(sentinel) for sentinel in self._sentinels))
+            answers = await ask_all(
+                [self._describe(sentinel) for sentinel in self._sentinels],
+                soon_s=_CONFIRM_S,
+                late_s=ASK_S,
+                enough=self._are_most,
+            )
         told = [answer for answer in answers if not isinstance(answer, str)]
         if known is None or self._in_doubt or any(b"failover_in_progress" in facts[b"flags"] for facts in told):
             return False
         agreeing = [facts for facts in told if _address(facts) == known[1] and b"_down" not in facts[b"flags"]]
-        return len(agreeing) > len(self._sentinels) // 2
+        return self._are_most(agreeing)
+
+    def _are_most(self, sentinels: Sequence[object]) -> bool:
+        return len(sentinels) > len(self._sentinels) // 2
 
     async def _ask(self, sentinel: Redis) -> Named | str:
         """Its configuration's epoch and the primary's address, or why there is no answer.
@@ -165,7 +180,7 @@ class Primary:
     async def _tell(self, sentinel: Redis, what: str) -> Any:
         """Its answer, or in a text why there is none."""
         try:
-            async with asyncio.timeout(ASK_S):
+            async with asyncio.timeout(ASK_MOST_S):
                 return await sentinel.execute_command("SENTINEL", what, self._master)
         except ResponseError as error:
             return str(error)
@@ -186,7 +201,7 @@ class SentinelClient(Client):
     def named_by(cls, url: RedisUrl, *, reply_timeout_s: float) -> SentinelClient:
         """The client of the primary that the URL's Sentinels name."""
         client = cls.to(url.server_url(url.addresses[0]), reply_timeout_s=reply_timeout_s, connection=_FollowsPrimary)
-        sentinels = [Client.to(url.sentinel_url(address), reply_timeout_s=ASK_S) for address in url.addresses]
+        sentinels = [Client.to(url.sentinel_url(address), reply_timeout_s=ASK_MOST_S) for address in url.addresses]
         client.primary = Primary(url.master, sentinels, rng=random.Random())  # noqa: S311 (jitter)
         return client
 

@@ -18,6 +18,7 @@ HTTP = """
 executor = "http"
 url = "{url}"
 timeout = "1s"
+breaker = false
 retry = {{ policy = "fixed", base = "50ms", cap = "1s", max_attempts = 2 }}
 limit = {{ concurrency = 10 }}
 """
