@@ -79,14 +79,18 @@ class StoreFigures(Collector):
         oldest = GaugeMetricFamily(
             "gateway_lane_oldest_seconds", "How long a lane's first job has waited", labels=["lane"]
         )
+        jobs = GaugeMetricFamily("gateway_lane_jobs", "Jobs of a lane by their state", labels=["lane", "state"])
         paused = GaugeMetricFamily("gateway_lane_paused", "1 while no job of a lane may start", labels=["lane"])
         for lane, figures in self._inspection.lanes.items():
             depth.add_metric([lane], figures.pending)
             oldest.add_metric([lane], figures.waited_ms / 1000)
             paused.add_metric([lane], figures.paused)
+            for state in ("pending", "scheduled", "retrying", "running", "dead"):
+                jobs.add_metric([lane, state], getattr(figures, state))
         yield depth
         yield oldest
         yield paused
+        yield jobs
 
     def _target_states(self) -> Iterator[Metric]:
         waiting = GaugeMetricFamily("gateway_target_waiting", "Pending jobs of a target", labels=["target"])

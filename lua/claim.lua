@@ -82,6 +82,7 @@ local function promote_job(id, seq)
     job.rank = text(class_of(job.rank) * SPAN + seq)
     add_flag(job, 'o')
   end
+  stand(job.status, job.lane, -1)
   job.status, job.updated = 'pending', NOW
   save(id, job)
   unhold(job.target, job.key, id)

@@ -82,6 +82,7 @@ local function finish(id, job, status, reason, result, error)
       .. (error ~= '' and (',"error":' .. error) or '')))
     ended[#ended + 1] = id
     bump(status, job.lane, job.target)
+    stand('dead', job.lane, 1)
   else
     if status == 'cancelled' then log(id, log_line('cancelled', job.attempt, of_attempt(job))) end
     end_well(id, status, job.lane, job.target)
@@ -104,6 +105,7 @@ local function replay_job(id, nonce, max_attempts)
   if call('HGET', jk, 'replay') == nonce then return 'replayed' end
   if job.status ~= 'dead' then return 'not_dead' end
   unbury(id, job.target)
+  stand('dead', job.lane, -1)
   call('HDEL', jk, 'stalls', 'reason', 'callback_id', 'cancel', 'progress')
   call('HSET', jk, 'replay', nonce)
   call('DEL', P .. 'r:' .. id)
@@ -156,6 +158,7 @@ local function cancel_job(id, nonce)
     unmake_ready(id, job.lane, job.target, job.key)
   elseif status == 'scheduled' or status == 'retrying' then
     call('ZREM', P .. 'due', id)
+    stand(status, job.lane, -1)
     unhold(job.target, job.key, id)
   else
     return 'over'

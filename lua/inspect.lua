@@ -4,7 +4,8 @@
 -- ARGV  lanes
 -- Returns  1 scheduled, retrying and timers, 2 running, 3 dead, 4 finished, 5 dispatchers alive, 6 us the oldest due job is late
 --       (0: none), 7 counters (names and values), 8 ms that the longest dead job is dead (0: none is), 9 submits
---       in the outbox, then per lane 3: pending, ms its first job has waited, is it paused (0 or 1)
+--       in the outbox, then per lane 6: pending, ms its first job has waited, is it paused (0 or 1), scheduled,
+--       retrying, dead
 local function late_us()
   local first = call('ZRANGE', P .. 'due', 0, 0, 'WITHSCORES')
   return first[1] and math.max(0, now_us - tonumber(first[2])) or 0
@@ -22,5 +23,8 @@ for i = 1, #ARGV do
   out[#out + 1] = tonumber(call('HGET', P .. 'waiting', ARGV[i]) or 0)
   out[#out + 1] = waited_ms(ARGV[i])
   out[#out + 1] = lane_paused(ARGV[i]) and 1 or 0
+  for _, state in ipairs({ 'scheduled', 'retrying', 'dead' }) do
+    out[#out + 1] = tonumber(call('HGET', P .. 'states', state .. ':' .. ARGV[i]) or 0)
+  end
 end
 return out

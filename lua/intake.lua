@@ -30,6 +30,7 @@ local function accept(seq, id, lane, target, key, priority, delay, run_at, expir
   if delay > 0 then
     status = 'scheduled'
     write_line(id, 'scheduled||0||||' .. facts)
+    stand('scheduled', lane, 1)
     arriving_due[#arriving_due + 1] = now_us + delay * 1000
     arriving_due[#arriving_due + 1] = id
   elseif target_node(target) then

@@ -24,6 +24,7 @@
 --   seq           STRING  rank sequence       stats, conf HASH counters; schema, lanes, pauses
 --   counted       SET     targets with counters of their own
 --   waiting       HASH    pending jobs by lane, and by lane:target
+--   states        HASH    scheduled, retrying and dead jobs by state:lane
 --   dispatcher:<id> HASH  last claim: nonce, ids
 --   dispatchers   ZSET    dispatchers by when their heartbeat runs out, in ms
 --   beats         ZSET    dispatchers by when they last showed that their loops turn, in ms
@@ -149,6 +150,16 @@ local function waiting(lane, target, n)
   end
 end
 
+local COUNTED_STATES = { scheduled = true, retrying = true, dead = true }
+local stands = {}
+-- Counts jobs that begin (n > 0) or cease to be in one of those states; of running jobs the counters tell, by what else
+-- there is.
+local function stand(state, lane, n)
+  if not COUNTED_STATES[state] then return end
+  local field = state .. ':' .. lane
+  stands[field] = (stands[field] or 0) + n
+end
+
 local done = {} -- times and ids of the jobs that ended well or were cancelled
 
 local COUNTED_MOST = 200 -- targets with counters of their own; later ones share `_other`
@@ -178,8 +189,11 @@ local function flush_counters()
   for field, n in pairs(waits) do
     if n ~= 0 and call('HINCRBY', P .. 'waiting', field, n) == 0 then call('HDEL', P .. 'waiting', field) end
   end
+  for field, n in pairs(stands) do
+    if n ~= 0 and call('HINCRBY', P .. 'states', field, n) == 0 then call('HDEL', P .. 'states', field) end
+  end
   call_many('ZADD', P .. 'done', done)
-  bumps, waits, done = {}, {}, {}
+  bumps, waits, stands, done = {}, {}, {}, {}
 end
 
 -- Adds a line to a job's attempt log; the oldest lines go when it grows over LOG_BYTES.

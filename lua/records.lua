@@ -117,7 +117,10 @@ local dropped = {}   -- and their ids
 local function forget(id)
   local status, target, lane = match(line_of(id) or '', '^(%a+)|[^|]*|%d+|%d*|%d*|%d*|%a*|([^|]*)|([^|]*)')
   if status then bump('evicted', lane, target) end
-  if status == 'dead' then call('ZREM', P .. 'dead:' .. target, id) end
+  if status == 'dead' then
+    call('ZREM', P .. 'dead:' .. target, id)
+    stand('dead', lane, -1)
+  end
   lines[id] = false
   dropped[#dropped + 1] = id
   for _, kind in ipairs({ 'j:', 'b:', 'r:', 'e:' }) do forgotten[#forgotten + 1] = P .. kind .. id end

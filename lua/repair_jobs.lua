@@ -79,6 +79,7 @@ local function check_body(id, job)
     unmake_ready(id, job.lane, job.target, job.key)
   else
     call('ZREM', P .. 'due', id)
+    stand(job.status, job.lane, -1)
     unhold(job.target, job.key, id)
   end
   job.callback = '' -- its address went with the payload

@@ -4,6 +4,7 @@ local function retry_later(id, job, delay_ms, error)
   log(id, log_line('retrying', job.attempt, of_attempt(job) .. ',"delay_ms":' .. text(delay_ms) .. (error ~= '' and (',"error":' .. error) or '')))
   job.status, job.previous, job.updated = 'retrying', text(delay_ms), NOW
   save(id, job)
+  stand('retrying', job.lane, 1)
   local t = target_node(job.target)
   unspend(job.target, job.key, t and t.ordered == 1 and id or nil)
   call('ZADD', P .. 'due', now_us + delay_ms * 1000, id)

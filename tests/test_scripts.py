@@ -81,6 +81,7 @@ GOOD: dict[str, list[Arg]] = {
     "repair_index": ["1", "lane:low", JOB_ID],
     "repair_flows": ["1", 1000, "t", "k"],
     "repair_lane": ["1", 1000, "low"],
+    "repair_states": ["1", 1000],
     "schedule_put": ["n", "{}", "1", "r1", "* * * * *|UTC|0", "api", 0, 60_000, 60_000, 10, 0],
     "schedule_pause": ["n", 1, 60_000, 60_000],
     "schedule_remove": ["n", "api"],
@@ -132,6 +133,7 @@ NUMERIC: dict[str, Sequence[int]] = {
     "schedule_fire": (3, 4, 5, 11),
     "repair_flows": (1,),
     "repair_lane": (1,),
+    "repair_states": (1,),
 }
 BATCHES: dict[str, tuple[int, tuple[object, ...]]] = {
     "settle": (1, SETTLED),
@@ -164,6 +166,7 @@ OTHERWISE: dict[str, list[list[Arg]]] = {
     "repair_index": [["2", "lane:low", JOB_ID]],
     "repair_flows": [["2", 1000, "t"]],
     "repair_lane": [["2", 1000, "low"]],
+    "repair_states": [["2", 1000], ["1", "x"]],
     "schedule_put": [
         ["n", "{}", "1", "r1", "timing", "someone", 0, 60_000, 60_000, 10, 0],
         ["n", "{}", "1", "r1", "timing", "api", 2, 60_000, 60_000, 10, 0],

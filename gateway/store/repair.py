@@ -46,6 +46,7 @@ SENTENCES = {
     "reference_wrong": "the place of {0} in {1} is wrong",
     "suspects_wrong": "the reference to the suspects of {0} is wrong",
     "waiting_wrong": "the count of jobs that wait in {0} is {1}",
+    "state_miscounted": "the count of {0} is {1}",
     "uncounted": "there are too many {1} to count those of {0} while others work: stop gateways and dispatchers, "
     "and run this with --stopped",
 }
@@ -75,7 +76,7 @@ async def find_damage(store: Store, *, mend: bool = False, look_most: int = LOOK
     """
     for keyspace in store.keyspaces:
         found = _Partition(store, keyspace, mend, look_most)
-        for part in (found.jobs(), found.indexes(), found.remains(), found.flows(), found.lanes()):
+        for part in (found.jobs(), found.indexes(), found.remains(), found.flows(), found.lanes(), found.states()):
             async for damage in part:
                 yield damage
 
@@ -146,6 +147,11 @@ class _Partition:
         for lane in sorted(lanes):
             async for damage in self._call("repair_lane", [str(self.look_most), lane]):
                 yield damage
+
+    async def states(self) -> AsyncIterator[Damage]:
+        """How many jobs of each lane are scheduled, retrying and dead."""
+        async for damage in self._call("repair_states", [str(self.look_most)]):
+            yield damage
 
     async def _exist(self, ids: Sequence[str]) -> bool:
         """Whether every one of these jobs has a body."""

@@ -29,7 +29,7 @@ PARTS = {
     "settle": ("breaker", "retries"),
     "reap": ("retries",),
     **dict.fromkeys(("probe", "beat"), ("standing",)),
-    **dict.fromkeys(("repair_jobs", "repair_index", "repair_flows", "repair_lane"), ("repairs",)),
+    **dict.fromkeys(("repair_jobs", "repair_index", "repair_flows", "repair_lane", "repair_states"), ("repairs",)),
 }
 """What a few scripts share, and begin with after the prelude."""
 

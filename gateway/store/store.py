@@ -39,11 +39,15 @@ MOST_OLD_KEYS = 4
 
 @dataclass(frozen=True, slots=True)
 class LaneDepth:
-    """How many jobs wait in a lane, and for how long its first one has, in ms."""
+    """How many jobs of a lane are in each state, and for how long its first pending one has waited, in ms."""
 
     pending: int
     waited_ms: int
     paused: bool
+    scheduled: int
+    retrying: int
+    dead: int
+    running: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,11 +374,7 @@ class Store:
             for name, value in zip(reply[6][::2], reply[6][1::2], strict=True):
                 counters[name.decode()] = counters.get(name.decode(), 0) + int(value)
         lanes = {
-            lane: LaneDepth(
-                pending=sum(reply[9 + 3 * i] for reply in replies),
-                waited_ms=max(reply[10 + 3 * i] for reply in replies),
-                paused=any(reply[11 + 3 * i] for reply in replies),
-            )
+            lane: _lane_depth([reply[9 + 6 * i : 15 + 6 * i] for reply in replies], _live(counters, lane))
             for i, lane in enumerate(self.lanes)
         }
         due, running, dead, finished = (sum(reply[i] for reply in replies) for i in range(4))
@@ -443,6 +443,27 @@ def _only_keys(fields: Mapping[str, int]) -> bool:
     """Are there limits for keys, and none for the target as a whole?"""
     whole = any(fields.get(name) for name in ("concurrency", "interval", "quota"))
     return not whole and any(value for name, value in fields.items() if name.startswith("key_") or name == "ordered")
+
+
+def _live(counters: Mapping[str, int], lane: str) -> int:
+    """How many jobs of a lane are not over: those that came or came back, less those that ended."""
+    signs = {"submitted": 1, "replayed": 1, "succeeded": -1, "dead": -1, "cancelled": -1}
+    live = 0
+    for name, count in counters.items():
+        event, _, rest = name.partition(":")
+        if rest.startswith(f"{lane}:"):
+            live += signs.get(event, 0) * count
+    return live
+
+
+def _lane_depth(parts: Sequence[Sequence[int]], live: int) -> LaneDepth:
+    """A lane from its partitions' figures (lua/inspect.lua). What is not over, and is nowhere else, runs: so that
+    counting costs nothing where jobs start and succeed."""
+    pending, waited, paused, scheduled, retrying, dead = zip(*parts, strict=True)
+    running = live - sum(pending) - sum(scheduled) - sum(retrying)
+    return LaneDepth(
+        sum(pending), max(waited), any(paused), sum(scheduled), sum(retrying), sum(dead), running=max(0, running)
+    )
 
 
 async def each_of(keyspaces: Sequence[Keyspace], work: Callable[[Keyspace], Awaitable[T]]) -> list[T]:

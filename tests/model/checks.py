@@ -24,6 +24,7 @@ KEPT = {
     "state",
     "stats",
     "waiting",
+    "states",
     "due",
     "leases",
     "dead",
@@ -134,7 +135,10 @@ def check_counters(model: Model, snapshot: Snapshot) -> None:
     for job in model.with_status("pending"):
         waiting[job.lane] += 1
         waiting[f"{job.lane}:{job.target}"] += 1
-    for name, right in (("waiting", waiting), ("stats", model.stats)):
+    states = Counter(
+        f"{job.status}:{job.lane}" for status in ("scheduled", "retrying", "dead") for job in model.with_status(status)
+    )
+    for name, right in (("waiting", waiting), ("states", states), ("stats", model.stats)):
         there = {field: int(value) for field, value in snapshot.hash(name).items()}
         if there != dict(right):
             wrong = {k: (there.get(k), right[k]) for k in there | right if there.get(k) != right[k]}

@@ -146,12 +146,14 @@ class Driver:
         self.sound = False
         reply, snapshot = self.engine.run("inspect", list(self.model.lanes))
         model = self.model
-        shown = (*reply[:4], *reply[9::3], *reply[11::3])
+        shown = (*reply[:4], *reply[9::6], *reply[11::6], *reply[12::6], *reply[13::6], *reply[14::6])
         statuses = (("running",), ("dead",), ("succeeded", "cancelled"))
         right = [len(snapshot.zset("due")), *(len(model.with_status(*each)) for each in statuses)]
         pending = model.with_status("pending")
         right += [sum(job.lane == lane for job in pending) for lane in model.lanes]
         right += [int(lane in model.paused_lanes) for lane in model.lanes]
+        for status in ("scheduled", "retrying", "dead"):
+            right += [sum(job.lane == lane for job in model.with_status(status)) for lane in model.lanes]
         if shown != tuple(right):
             raise Broken(f"inspect shows {shown}, it is {right}")
         self._check(snapshot)

@@ -19,6 +19,10 @@ async def audit(site: Site) -> None:
     by = Counter(record.status for record in records)
     seen = await site.store.inspect()
     assert sum(lane.pending for lane in seen.lanes.values()) == by[Status.PENDING]
+    of_lanes = Counter((record.lane, record.status) for record in records)
+    for lane, figures in seen.lanes.items():
+        for status in (Status.PENDING, Status.SCHEDULED, Status.RETRYING, Status.RUNNING, Status.DEAD):
+            assert getattr(figures, status) == of_lanes[lane, status], (lane, status, figures)
     assert seen.due == by[Status.SCHEDULED] + by[Status.RETRYING] + await _timers(site)
     assert seen.running == by[Status.RUNNING]
     assert seen.dead == by[Status.DEAD]

@@ -84,6 +84,17 @@ async def test_job_whose_payload_was_lost_is_kept_for_someone_to_look_at(site: S
     assert b'"type":"damaged"' in found.error
 
 
+async def test_counts_of_states_are_set_right(site: Site) -> None:
+    await site.put(1)
+    await site.run("dead", reason="fatal")
+    key = f"{site.prefix}states"
+    await site.store.client.hset(key, mapping={"dead:low": 3, "retrying:low": -1})
+    await site.store.client.hdel(key, "dead:default")
+    assert [damage.word for damage in await damages(site, mend=True)] == ["state_miscounted"] * 3
+    assert await site.store.client.hgetall(key) == {b"dead:default": b"1"}
+    assert await damages(site) == []
+
+
 async def test_finished_job_whose_facts_were_lost_is_forgotten(site: Site) -> None:
     ids = await site.put(2)
     await site.run("succeeded")
@@ -92,7 +103,7 @@ async def test_finished_job_whose_facts_were_lost_is_forgotten(site: Site) -> No
         await site.store.client.delete(f"{site.prefix}b:{job_id}")
     await site.store.client.hdel(f"{site.prefix}state", ids[1])
     words = {damage.word for damage in await damages(site, mend=True)}
-    assert words == {"no_record", "remains"}
+    assert words == {"no_record", "remains", "state_miscounted"}
     assert await site.records() == []
     assert not [key async for key in site.store.client.scan_iter(match=f"{site.prefix}[jbre]:*")]
 
