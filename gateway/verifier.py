@@ -92,6 +92,12 @@ class Verifier(ABC, Generic[C]):
     def __init__(self, config: C) -> None:
         self.config = config
 
+    @property
+    def needs_public_url(self) -> bool:
+        """Whether nothing verifies unless `public_url` of the gateway is set: what is signed holds the URL that the
+        sender was given, and the trigger does not say which."""
+        return False
+
     @abstractmethod
     def verify(self, request: WebhookRequest, now: float) -> Delivery:
         """The delivery, if its signature is right at `now` (Unix seconds); raises Rejected otherwise."""

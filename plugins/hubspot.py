@@ -59,6 +59,10 @@ class HubspotVerifier(Verifier[HubspotConfig]):
             for version in config.versions
         }
 
+    @property
+    def needs_public_url(self) -> bool:
+        return any(check.needs_public_url for check in self._checks.values())
+
     def verify(self, request: WebhookRequest, now: float) -> Delivery:
         """The delivery; a bad v3 never falls back to an older signature."""
         older: list[str] = [version for version in ("v2", "v1") if version in self._checks]

@@ -61,6 +61,7 @@ def serve(settings: Settings, *, host: str, port: int, workers: int) -> int:
     listener = _listener(host, port)
     with contextlib.closing(listener):
         asyncio.run(_check_alone(settings))
+        _warn_of_unknown_url(settings, registry)
         own_port = listener.getsockname()[1]
         at = f"[{host}]" if ":" in host else host
         log.info("gateway listens", url=f"http://{at}:{own_port}", port=own_port, workers=workers)
@@ -85,7 +86,9 @@ def app_from_environment() -> Starlette:
     """The application as the environment and the working directory's `gateway.toml` configure it: a factory for
     ASGI servers. Raises ConfigError."""
     settings = load(os.environ, Path.cwd())
-    return create_app(settings, open_store(settings), Registry.build(settings), close_store=True)
+    registry = Registry.build(settings)
+    _warn_of_unknown_url(settings, registry)
+    return create_app(settings, open_store(settings), registry, close_store=True)
 
 
 def worker_app() -> Starlette:
@@ -191,6 +194,18 @@ def _serve_many(settings: Settings, listener: socket.socket, workers: int) -> in
         os.environ[WORKERS_FOLDER] = folder
         manager.run()
     return 1 if any(process.exitcode == STARTUP_FAILURE for process in manager.processes) else 0
+
+
+def _warn_of_unknown_url(settings: Settings, registry: Registry) -> None:
+    """Told at the start, since all that a sender would see is the 401 of a signature that does not fit."""
+    for name, trigger in registry.triggers.items():
+        if settings.gateway.public_url is None and trigger.verifier.needs_public_url:
+            log.warning(
+                "no delivery of this trigger can verify: its signature covers the URL, and public_url is not set; "
+                "set public_url in [gateway], or url in the trigger",
+                trigger=name,
+                verifier=trigger.verifier.name,
+            )
 
 
 async def _check_alone(settings: Settings) -> None:

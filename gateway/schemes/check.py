@@ -46,6 +46,7 @@ class Check:
         self._secret = secrets[0] if secrets else Secret("")
         self._matches = matcher(secrets, scheme.algorithm, scheme.secret_encoding)
         self._url = url
+        self.needs_public_url = "{url}" in scheme.signed and url is None
         self._pieces = pieces(scheme.signed)
         self._header = scheme.header.lower()
         self._whole_body = scheme.signed == "{body}"

@@ -53,6 +53,10 @@ class SchemeVerifier(Verifier[C]):
         super().__init__(config)
         self._check = Check(self.own_scheme(config), secrets=own_secrets(config), url=getattr(config, "url", None))
 
+    @property
+    def needs_public_url(self) -> bool:
+        return self._check.needs_public_url
+
     def own_scheme(self, config: C) -> Scheme:
         """The scheme as this trigger's configuration has it."""
         return with_tolerance(self.scheme, getattr(config, "tolerance", None))

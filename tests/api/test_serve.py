@@ -9,8 +9,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import httpx
 import pytest
@@ -34,20 +35,29 @@ if __name__ == "__main__":
 """
 ROOT = Path(__file__).resolve().parents[2]
 WAIT_S = 20.0
+URL = "https://hooks.example"
 
 
 @contextlib.contextmanager
 def serving(
-    directory: Path, redis_url: str, namespace: str, *, host: str = "127.0.0.1", workers: int = 1
+    directory: Path,
+    redis_url: str,
+    namespace: str,
+    *,
+    host: str = "127.0.0.1",
+    workers: int = 1,
+    more: str = "",
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[subprocess.Popen[str]]:
     """The program, ended by its pid if the test did not."""
-    (directory / "gateway.toml").write_text(CONFIG)
+    (directory / "gateway.toml").write_text(CONFIG + more)
     (directory / "program.py").write_text(PROGRAM)
     environ = {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": str(ROOT),
         "GATEWAY_REDIS_URL": redis_url,
         "GATEWAY_GATEWAY_NAMESPACE": namespace,
+        **environment,
     }
     process = subprocess.Popen(
         [sys.executable, "program.py", host, str(workers)],
@@ -122,3 +132,45 @@ def test_serve_refuses_a_redis_that_may_evict(namespace: str, tmp_path: Path) ->
         output, _ = process.communicate(timeout=WAIT_S)
         assert process.returncode == 78
         assert "noeviction" in output
+
+
+SIGNED_URLS = """
+[triggers.sms]
+verifier = "twilio"
+secrets = ["the-token"]
+routes = [{ target = "echo" }]
+
+[triggers.shop]
+verifier = "square"
+secrets = ["the-key"]
+url = "https://hooks.example/shop"
+routes = [{ target = "echo" }]
+
+[triggers.crm]
+verifier = "hubspot"
+versions = ["v1"]
+secrets = ["the-secret"]
+routes = [{ target = "echo" }]
+
+[triggers.own]
+verifier = "hmac"
+header = "x-signature"
+signed = "{url}{body}"
+secrets = ["the-secret"]
+routes = [{ target = "echo" }]
+"""
+
+
+@pytest.mark.parametrize(("environment", "named"), [({}, {"sms", "own"}), ({"GATEWAY_GATEWAY_PUBLIC_URL": URL}, set())])
+def test_start_names_the_triggers_whose_signed_url_nobody_knows(
+    valkey_server: Server, namespace: str, tmp_path: Path, environment: dict[str, str], named: set[str]
+) -> None:
+    with serving(tmp_path, valkey_server.url, namespace, more=SIGNED_URLS, environment=environment) as process:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(re.sub(r"\x1b\[[0-9;]*m", "", line))
+            if "gateway listens" in line:
+                break
+    said = [line for line in lines if "public_url is not set" in line]
+    assert {name for name in ("sms", "shop", "crm", "own") if any(f"trigger={name}" in line for line in said)} == named
