@@ -11,39 +11,42 @@ import msgspec
 from gateway.cli.bench.push import push
 from gateway.cli.bench.report import Figure, Report
 from gateway.cli.bench.sender import request, send
-from gateway.cli.bench.serving import READ, SECRET, serving
+from gateway.cli.bench.serving import BELOW, READ, SECRET, serving
 
 CONNECTIONS = 50
+HOOK = "/hooks/github"
 
 BODY = msgspec.json.encode(push())
 
 
 async def measure(url: str, *, deliveries: int, repetitions: int) -> Report:
-    """Interleaved: the bare endpoint, then `/hooks/github`, `repetitions` times, each on one process."""
-    bare: list[float] = []
-    taken: list[float] = []
+    """Interleaved: the bare endpoints, then the trigger, `repetitions` times, each on one process."""
     signature = hmac.digest(SECRET.encode(), BODY, "sha256").hex()
     signed = f"x-hub-signature-256: sha256={signature}\r\nx-github-event: push\r\n"
     run, numbers = secrets.token_hex(8), itertools.count()
+    rates: dict[str, list[float]] = {path: [] for path in (READ, BELOW, HOOK)}
 
     def delivery(path: str) -> bytes:
         return request(path, BODY, headers=f"{signed}x-github-delivery: {run}-{next(numbers)}\r\n")
 
     async with serving(url) as (gateway_port, bare_port):
 
-        async def rate(port: int, path: str, count: int) -> float:
+        async def rate(path: str, count: int) -> float:
+            port = gateway_port if path == HOOK else bare_port
             return count / await send(port, lambda: delivery(path), count, connections=CONNECTIONS)
 
-        sides = ((bare_port, READ, bare), (gateway_port, "/hooks/github", taken))
-        for port, path, _ in sides:
-            await rate(port, path, max(CONNECTIONS, deliveries // 10))
+        for path in rates:
+            await rate(path, max(CONNECTIONS, deliveries // 10))
         for _ in range(repetitions):
-            for port, path, rates in sides:
-                rates.append(await rate(port, path, deliveries))
+            for path, each in rates.items():
+                each.append(await rate(path, deliveries))
+    taken, bare, below = (tuple(rates[path]) for path in (HOOK, READ, BELOW))
     return Report(
         f"{deliveries:,} signed deliveries of {len(BODY):,} B over {CONNECTIONS} connections, one gateway process",
         [
-            Figure("POST /hooks/github", "deliveries/s", tuple(taken), tuple(bare)),
-            Figure("bare endpoint that reads the body", "requests/s", tuple(bare)),
+            Figure(f"POST {HOOK}", "deliveries/s", taken, bare),
+            Figure("the same, and a bare ASGI application", "deliveries/s", taken, below),
+            Figure("bare Starlette endpoint that reads the body", "requests/s", bare),
+            Figure("bare ASGI application that reads the body", "requests/s", below),
         ],
     )

@@ -13,7 +13,7 @@ import msgspec
 import uvloop
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
@@ -25,8 +25,9 @@ from gateway.secret import Secret
 from gateway.settings import GatewaySettings, RouteSettings, Settings, TriggerSettings
 
 SECRET = "a secret of the measurement"  # noqa: S105 - nobody else has it
-PARSE, READ = "/parse", "/read"
-"""The bare endpoints: one parses a JSON body and answers as for a job, the other only reads."""
+PARSE, READ, BELOW = "/parse", "/read", "/below"
+"""The bare endpoints: one parses a JSON body and answers as for a job; one only reads it; the last reads it as an ASGI
+application, without Starlette's request and response."""
 
 _ACCEPTED = {"job_id": "019a0000-0000-7000-8000-000000000000", "status": "pending"}
 _START_S = 30.0
@@ -68,7 +69,8 @@ def _serve_gateway(listener: socket.socket, url: str, namespace: str) -> None:
 def _serve_bare(listener: socket.socket) -> None:
     """The whole of the other process."""
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    app = Starlette(routes=[Route(PARSE, _parse, methods=["POST"]), Route(READ, _Read())])
+    kinds = ((PARSE, _parse), (READ, _read))
+    app = Starlette(routes=[*(Route(path, each, methods=["POST"]) for path, each in kinds), Route(BELOW, _Below())])
     calm_collector()
     uvloop.run(Server(uvicorn_config(app)).serve([listener]))
 
@@ -90,7 +92,12 @@ async def _parse(request: Request) -> JSONResponse:
     return JSONResponse(_ACCEPTED, status_code=202)
 
 
-class _Read:
+async def _read(request: Request) -> Response:
+    await request.body()
+    return Response(b"{}", status_code=202, media_type="application/json")
+
+
+class _Below:
     """Reads the body, and answers."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
