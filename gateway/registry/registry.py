@@ -58,6 +58,7 @@ class Registry:
         self.verifiers: Mapping[str, type[Verifier[Any]]] = _values(offers.verifiers)
         self.listeners = listeners
         self._lanes = settings.lanes.order
+        self._per_target = settings.egress.per_target
         self._configured = {
             name: self.make_target(name, each, settings.secrets) for name, each in settings.targets.items()
         }
@@ -95,7 +96,8 @@ class Registry:
 
     def make_target(self, name: str, settings: TargetSettings, secrets: SecretSource | None = None) -> Target:
         """A target of this registry's executors and lanes, without adding it; raises ConfigError."""
-        return make_target(name, settings, self.executors, lanes=self._lanes, secrets=secrets)
+        at_once = self._per_target
+        return make_target(name, settings, self.executors, lanes=self._lanes, secrets=secrets, at_once=at_once)
 
     def is_configured(self, name: str) -> bool:
         """Whether the configuration file, or the code, defines the target."""

@@ -42,6 +42,8 @@ class Target:
     ordered: bool = False
     place: str = ""
     breaker: Breaker | None = None
+    at_once: int = 0
+    """How many of its jobs run at once, at most, where its limits do not say; 0: no bound."""
 
     def check_request(self, request: JobRequest) -> None:
         """Raises ValueError (FieldFault: with the field) unless its jobs may set this of their requests."""
@@ -52,7 +54,10 @@ class Target:
         """What the store keeps of the limits; None if the target's jobs wait in the lanes, in no flow of their own."""
         if self.limit is None and not self.ordered and not self.executor.has_flow and self.breaker is None:
             return None
-        return flow_fields(self.limit or Limits(), ordered=self.ordered, breaker=self.breaker)
+        limits = self.limit or Limits()
+        if limits.concurrency is None and self.at_once:
+            limits = msgspec.structs.replace(limits, concurrency=self.at_once)
+        return flow_fields(limits, ordered=self.ordered, breaker=self.breaker)
 
 
 def make_target(
@@ -62,8 +67,10 @@ def make_target(
     *,
     lanes: Sequence[str],
     secrets: SecretSource | None,
+    at_once: int = 0,
 ) -> Target:
-    """The target of a configured table; raises ConfigError with the table's place."""
+    """The target of a configured table; raises ConfigError with the table's place. `at_once` is how many jobs run at
+    once of one that calls out and does not say it itself."""
     place = settings.place
     executor = executors.get(settings.executor)
     if executor is None:
@@ -82,6 +89,7 @@ def make_target(
         settings.ordered,
         place,
         _breaker(settings.breaker, executor),
+        at_once if executor.has_flow else 0,
     )
 
 

@@ -97,10 +97,12 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 class EgressSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[egress]`: networks and hosts that call-outs may reach beside the public internet; `per_host` is how many
-    callbacks, and how many jobs with a URL of their own, run at once for each host."""
+    callbacks, and how many jobs with a URL of their own, run at once for each host; `per_target` is how many jobs of an
+    http target without a `limit.concurrency` do (0: no bound), so that one that hangs leaves slots to the others."""
 
     allow: tuple[str, ...] = ()
     per_host: Annotated[int, Meta(ge=1, le=10_000)] = 20
+    per_target: Annotated[int, Meta(ge=0, le=10_000)] = 25
 
     def __post_init__(self) -> None:
         for at, text in enumerate(self.allow):

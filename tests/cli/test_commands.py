@@ -30,6 +30,7 @@ ELSEWHERE = {
     "bench intake": "docs/performance.md says how",
     "bench command": "docs/performance.md says how",
     "bench observability": "docs/performance.md says how",
+    "bench bystanders": "docs/performance.md says how",
     "bench callout": "docs/performance.md says how",
     "bench throughput": "docs/performance.md says how",
     "bench all": "docs/performance.md says how",

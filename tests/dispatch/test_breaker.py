@@ -44,10 +44,9 @@ class Service:
                 self.failed_s.append(asyncio.get_running_loop().time())
             await peer.write(answer(self.status))
 
-    @property
-    def tries(self) -> int:
+    def tries(self, pause_s: float = 0.08) -> int:
         """How many of its failures came after a pause: those of jobs that tried while the breaker was half open."""
-        return sum(later - earlier >= 0.08 for earlier, later in pairwise(self.failed_s))
+        return sum(later - earlier >= pause_s for earlier, later in pairwise(self.failed_s))
 
 
 async def blocked(store: Store, target: str) -> str:
@@ -60,26 +59,45 @@ async def told(receiver: Receiver, count: int) -> list[tuple[str, str]]:
     return [(body["type"], body["data"]["cause"]) for body in bodies]
 
 
-@pytest.mark.parametrize("jobs", [300])
 async def test_target_that_is_down_costs_no_attempts_but_the_breakers_own(
-    tmp_path: Path, valkey_server: Server, namespace: str, jobs: int
+    tmp_path: Path, valkey_server: Server, namespace: str
 ) -> None:
-    service = Service()
+    service, jobs = Service(), 300
     async with Receiver(service) as receiver, Receiver(always(answer())) as ops:
         config = CONFIG.format(url=receiver.url, ops=ops.url)
         settings = settings_for(tmp_path, valkey_server.url, namespace, more=config, slots=20)
         async with dispatching(settings) as running:
-            ids = [await running.client.submit("down", number, max_attempts=3) for number in range(jobs)]
+            ids = [await running.client.submit("down", number, max_attempts=20) for number in range(jobs)]
             async with asyncio.timeout(10):
-                while service.tries < 3:  # noqa: ASYNC110 (nothing announces it)
+                while service.tries() < 3:  # noqa: ASYNC110 (nothing announces it)
                     await asyncio.sleep(0.01)
             assert await blocked(running.client.store, "down") == "breaker"
             service.status = "200 X"
             records = [await running.client.ended(job_id, timeout_s=20) for job_id in ids]
             assert {record.status.value for record in records} == {"succeeded"}
             spent = sum(record.attempts for record in records) - jobs
-            assert spent <= 10 + service.tries
+            assert spent <= 10 + service.tries()
             assert await told(ops, 2) == [("target.disabled", "breaker"), ("target.recovered", "breaker")]
+
+
+@pytest.mark.long
+async def test_target_that_is_down_for_half_a_minute_costs_the_minimum_and_the_tries(
+    tmp_path: Path, valkey_server: Server, namespace: str
+) -> None:
+    service, jobs = Service(), 1_000
+    async with Receiver(service) as receiver:
+        config = f'[egress]\nallow = ["127.0.0.1"]\n[targets.down]\nexecutor = "http"\nurl = "{receiver.url}"\n'
+        async with dispatching(settings_for(tmp_path, valkey_server.url, namespace, more=config)) as running:
+            ids = [await running.client.submit("down", number) for number in range(jobs)]
+            await asyncio.sleep(30)
+            assert await blocked(running.client.store, "down") == "breaker"
+            service.status = "200 X"
+            records = [await running.client.ended(job_id, timeout_s=60) for job_id in ids]
+            assert {record.status.value for record in records} == {"succeeded"}
+            spent, tries = sum(record.attempts for record in records) - jobs, service.tries(2.0)
+            print(f"{spent} failed attempts spent by {jobs:,} jobs in 30 s; the minimum is 20, tries: {tries}")
+            assert tries > 0
+            assert spent <= 20 + tries
 
 
 async def test_target_that_is_gone_is_disabled_and_said_to_be(

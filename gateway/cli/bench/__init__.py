@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 import uvloop
 
+from gateway.cli.bench import bystanders as bystanders_bench
 from gateway.cli.bench import callout as callout_bench
 from gateway.cli.bench import claim_race as claim_race_bench
 from gateway.cli.bench import command as command_bench
@@ -164,6 +165,17 @@ def callout(jobs: Jobs = 10_000, repetitions: Repetitions = 5, redis: Redis = No
 
 
 @app.command()
+def bystanders(
+    seconds: Annotated[float, typer.Option(min=1, help="How long each of the two sides lasts.")] = 8,
+    repetitions: Repetitions = 5,
+    redis: Redis = None,
+    as_json: AsJson = False,
+) -> None:
+    """A dead host among 50 targets: how late the others' requests arrive; beside it the same without the dead one."""
+    _show(redis, as_json, lambda url: bystanders_bench.measure(url, seconds=seconds, repetitions=repetitions))
+
+
+@app.command()
 def hooks(
     deliveries: Annotated[int, typer.Option(min=100, max=5_000_000, help="Deliveries in each repetition.")] = 20_000,
     repetitions: Repetitions = 5,
@@ -270,6 +282,7 @@ def _short_forms(n: int) -> list[Measure]:
         lambda url: hooks_bench.measure(url, deliveries=10_000, repetitions=n),
         lambda url: intake_bench.measure(url, parts=list(intake_bench.Part), jobs=10_000, repetitions=n),
         lambda url: callout_bench.measure(url, jobs=5_000, repetitions=n),
+        lambda url: bystanders_bench.measure(url, seconds=4, repetitions=n),
         lambda url: observability_bench.measure(url, jobs=20_000, repetitions=n),
         lambda url: command_bench.measure(url, jobs=1_000, repetitions=n),
         lambda url: memory_bench.measure(url, jobs=20_000, through=0, repetitions=1),

@@ -15,6 +15,7 @@ from aiohttp import ClientSession, TCPConnector
 
 from gateway.cli.bench.report import Figure, Report
 from gateway.cli.bench.rig import bench_settings, dispatcher, fill, finished, fresh_store
+from gateway.limits import Limits
 from gateway.registry import Registry
 from gateway.settings import EgressSettings, Settings, TargetSettings
 from gateway.store import Store
@@ -25,12 +26,13 @@ SINK_S = 20.0
 IDLE = 200
 """Jobs sent one by one, each once the one before is over."""
 
-_SECRET = "whsec_" + "QUJD" * 8
+SECRET = "whsec_" + "QUJD" * 8
 
 
 def callout_settings(url: str) -> Settings:
-    """Default settings, with one http target at the sink."""
-    target = TargetSettings(executor="http", config={"url": url, "secret": _SECRET})
+    """Default settings, with one http target at the sink that may take all slots."""
+    limit = Limits(concurrency=Settings().gateway.slots)
+    target = TargetSettings(executor="http", config={"url": url, "secret": SECRET}, limit=limit)
     return msgspec.structs.replace(
         bench_settings(), targets={CALL: target}, egress=EgressSettings(allow=("127.0.0.1",))
     )
