@@ -119,7 +119,7 @@ async def check_start(settings: Settings, store: Store) -> None:
     try:
         await gate.require()
         for remark in store.remarks:
-            log.warning("Redis is not as it should be", detail=remark)
+            log.warning("Redis is not as it should be", detail=remark.text)
         if is_loopback(settings.gateway.host) or settings.gateway.api_key is not None or await any_key(store):
             return
     except StoreUnavailable as error:

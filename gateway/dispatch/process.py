@@ -60,7 +60,7 @@ async def _open_store(settings: Settings, redis_url: str, registry: Registry, st
         try:
             await store.configure()
             for remark in store.remarks:
-                log.warning("Redis is not as it should be", detail=remark)
+                log.warning("Redis is not as it should be", detail=remark.text)
             return store
         except StoreUnavailable as error:
             log.warning("waiting for Redis", error=str(error))

@@ -9,6 +9,7 @@ from typing import Any
 from redis.exceptions import RedisError, ResponseError
 
 from gateway.store.client import Client
+from gateway.store.fitness import Version, version_of
 from gateway.store.refusals import store_error
 from gateway.store.store import Store
 
@@ -20,8 +21,7 @@ class ServerFacts:
     """One server; `settings` are those of CONFIG that it lets us see."""
 
     address: str
-    product: str
-    version: tuple[int, ...]
+    version: Version
     role: str
     policy: str
     memory_bytes: int
@@ -75,13 +75,11 @@ async def round_trips(store: Store, count: int, clock: Callable[[], float]) -> l
 
 async def _examine(server: Client) -> ServerFacts:
     facts: dict[str, Any] = await server.info()
-    own = facts.get("valkey_version")
     kwargs = server.connection_pool.connection_kwargs
     place = kwargs.get("path") or f"{kwargs.get('host', '?')}:{kwargs.get('port', '?')}"
     return ServerFacts(
         address=str(place),
-        product="Valkey" if own else "Redis",
-        version=tuple(int(part) for part in str(own or facts["redis_version"]).split(".")[:3] if part.isdigit()),
+        version=version_of(facts),
         role=str(facts.get("role", "master")),
         policy=str(facts.get("maxmemory_policy", "noeviction")),
         memory_bytes=int(facts.get("used_memory", 0)),

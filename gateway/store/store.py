@@ -23,7 +23,7 @@ from gateway.signing import SigningKey
 from gateway.store.client import Client
 from gateway.store.connection import connect, store_error
 from gateway.store.durability import Durability
-from gateway.store.fitness import examine
+from gateway.store.fitness import Remark, examine
 from gateway.store.records import Found, parse_lookup
 from gateway.store.scripts import Arg, run
 from gateway.store.submitter import Submitter
@@ -91,7 +91,7 @@ class Store:
         self._rules = ("", "")
         self._notices: tuple[str, str, int] | None = None
         self._expects_notices = False
-        self.remarks: list[str] = []
+        self.remarks: list[Remark] = []
         self._durability: Durability = "memory"
         self._replicas = 1
         self._submitters: dict[tuple[int, Durability], Submitter] = {}

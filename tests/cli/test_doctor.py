@@ -90,6 +90,13 @@ async def test_setting_of_the_server_is_found(
     assert says in only(await findings(tmp_path, server.url), check, level)
 
 
+async def test_server_without_a_log_is_told_of_once(tmp_path: Path) -> None:
+    """The start's remarks say the same in their words; the doctor's own checks know more."""
+    with Server(extra=["--appendonly", "no"]) as server:
+        found = await findings(tmp_path, server.url)
+    assert [name for name, level, detail in found if level != "ok" and "appendonly" in detail] == ["persistence"]
+
+
 async def test_replica_is_found(tmp_path: Path) -> None:
     with Server(tcp=True) as primary, Server(extra=["--replicaof", "127.0.0.1", str(primary.port)]) as replica:
         found = await findings(tmp_path, replica.url)

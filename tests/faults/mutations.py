@@ -54,10 +54,16 @@ MUTATIONS = (
         "15",
     ),
     Mutation(
-        "the retry ban: the client library repeats calls by itself",
+        "the retry ban: a call whose reply was lost is sent again by itself",
         "gateway/store/client.py",
-        "retry=Retry(NoBackoff(), 0),",
-        "retry=Retry(NoBackoff(), 10),",
+        "            reply = (await self.send([command]))[0]\n"
+        "        except (RedisError, OSError) as error:\n"
+        "            self.failed(error)\n"
+        "            raise\n",
+        "            reply = (await self.send([command]))[0]\n"
+        "        except (RedisError, OSError) as error:\n"
+        "            self.failed(error)\n"
+        "            return await self.call(*command)\n",
         "14b",
     ),
     Mutation(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.installation import Installation, Process
 from tests.egress.receiver import Peer, Receiver, answer
@@ -174,6 +175,17 @@ class Stage:
     def ready(self) -> bool:
         """Does the gateway say that it is ready?"""
         return self.installation.client.get("/readyz").status_code == 200
+
+    def reclaimed(self) -> int:
+        """How many jobs were taken back from a dispatcher that was lost, once nothing runs any more."""
+        until_sync(lambda: self._sample("gateway_jobs_running") == 0, timeout_s=30, every_s=0.1)
+        return int(self._sample("gateway_jobs_total", event="reclaimed"))
+
+    def _sample(self, name: str, **labels: str) -> float:
+        """A metric of the gateway, added up over its other labels."""
+        families = text_string_to_metric_families(self.installation.client.get("/metrics").text)
+        samples = [sample for family in families for sample in family.samples if sample.name == name]
+        return sum(each.value for each in samples if labels.items() <= each.labels.items())
 
     def pause(self, at_least_s: float, at_most_s: float) -> None:
         """The random point itself."""

@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator
 
 from gateway.cli.doctor.finding import Finding, Patient
 from gateway.store.examine import ServerFacts, examine_servers
+from gateway.store.fitness import least_version
 
-OLDEST = (7, 0)
-"""Scripts declare there what they may do at the memory limit."""
+TOLD_APART = ("persistence", "clock")
+"""Subjects of the start's remarks that have a check of their own here, which knows more."""
 
 _FULL = 0.9
 _MIB = 1024 * 1024
@@ -21,16 +22,17 @@ async def check_server(patient: Patient) -> AsyncIterator[Finding]:
     await store.probe()
     partitions = f"{store.partitions} partition{'' if store.partitions == 1 else 's'}"
     for remark in store.remarks:
-        yield Finding("warning", remark)
+        if remark.subject not in TOLD_APART:
+            yield Finding("warning", remark.text)
     yield Finding("ok", f"takes writes, and the data fits this version ({partitions})")
 
 
 async def check_version(patient: Patient) -> AsyncIterator[Finding]:
     """Is every server new enough, and one that takes writes?"""
     for facts in await examine_servers(patient.store):
-        name = f"{facts.product} {'.'.join(map(str, facts.version))} at {facts.address}"
-        if facts.version < OLDEST:
-            yield Finding("fault", f"{name} is too old: upgrade it to Redis 7.0, Valkey 7.2 or later")
+        name, least = f"{facts.version} at {facts.address}", least_version(facts.version.program)
+        if facts.version.numbers < least.numbers:
+            yield Finding("fault", f"{name} is too old: upgrade it to {least} or later")
         elif facts.role not in ("master", "primary"):
             yield Finding("fault", f"{name} is a replica, which takes no writes: name its primary in GATEWAY_REDIS_URL")
         else:

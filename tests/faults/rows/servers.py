@@ -93,7 +93,8 @@ def damage_file(stage: Stage) -> Injected:
             file, kept = _aof(server), server.directory / "kept.aof"
             shutil.copy(file, kept)
             with file.open("r+b") as opened:
-                opened.seek(file.stat().st_size // 2)
+                data = opened.read()
+                opened.seek(data.index(b"\r\n*", len(data) // 2))  # inside of a value it would not be noticed
                 opened.write(b"\x00" * 16)
             with contextlib.suppress(RuntimeError):
                 server.start()
