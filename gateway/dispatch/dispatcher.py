@@ -163,6 +163,8 @@ class Dispatcher:
             await asyncio.to_thread(keeper.stop)
         await self._leave()
         self._transitions.flush()
+        if self._traces is not None:
+            self._traces.flush()
         log.info("dispatcher stopped", dispatcher=self.dispatcher_id)
 
     def _background(self) -> list[Coroutine[Any, Any, None]]:
@@ -215,11 +217,10 @@ class Dispatcher:
                 self._loops[job.partition].settle(Settlement(job.job_id, job.token, "released"))
             return
         self._metrics.claimed(jobs)
+        if self._traces is not None:
+            self._traces.claimed(jobs)
         self._attempts.start(jobs)
         self._transitions.tell("job started", jobs, self._started_facts)
-        if self._traces is not None:
-            # after the attempts' first step, which finds out which of them are traced
-            asyncio.get_running_loop().call_soon(self._traces.received, len(jobs))
         if self._registry.listening:
             for job in jobs:
                 self._emit("started", job)

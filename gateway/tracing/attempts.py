@@ -3,10 +3,13 @@ nothing but whether they are `traced`."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from contextvars import Token
 from dataclasses import dataclass
 
 from opentelemetry import context as current
+from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind, set_span_in_context
 
 from gateway.jobs import Claimed, Options, Settlement
@@ -15,6 +18,12 @@ from gateway.tracing.context import TraceContext, is_sampled
 from gateway.tracing.live import LiveSpan
 from gateway.tracing.spans import Attributes, span_context
 from gateway.tracing.tracing import Tracing
+
+GATHER_S = 0.1
+"""After the first traced attempt of a batch began: by then the others have."""
+
+BATCHES_MOST = 64
+"""Batches whose size and time are remembered for this."""
 
 _FAILED = frozenset({"retry", "dead"})
 
@@ -27,6 +36,7 @@ class _Open:
     job: TraceContext
     began_ns: int
     live: LiveSpan
+    attached: Token[Context]
     done_ns: int = 0
 
 
@@ -37,20 +47,21 @@ class AttemptSpans:
         self.dispatcher_id = dispatcher_id
         self._tracing = tracing
         self._open: dict[tuple[str, str], _Open] = {}
-        self._begun: list[TraceContext] = []
+        self._begun: dict[str, list[TraceContext]] = {}
+        self._batches: dict[str, tuple[int, int]] = {}
 
     def begin(self, claimed: Claimed, options: Options) -> TraceContext | None:
-        """The attempt's place in its job's trace, which the task that runs it has as its current span from now on; None
-        where the trace is not sampled."""
+        """The attempt's place in its job's trace, which is the current span of the task that runs it until `done` or
+        `lost`; None where the trace is not sampled."""
         text = traceparent_of(options)
         if not is_sampled(text) or (job := TraceContext.parse(text)) is None:
             return None
         own = self._tracing.below(job)
         live = LiveSpan(span_context(own, remote=False))
-        current.attach(set_span_in_context(live))  # ends with the task, whose context is its own
+        attached = current.attach(set_span_in_context(live))
         claimed.traced = True
-        self._open[claimed.job_id, claimed.token] = _Open(own, job, self._tracing.now_ns(), live)
-        self._begun.append(job)
+        self._open[claimed.job_id, claimed.token] = _Open(own, job, self._tracing.now_ns(), live, attached)
+        self._gather(claimed, job)
         return own
 
     def trace_of(self, claimed: Claimed) -> str:
@@ -59,15 +70,17 @@ class AttemptSpans:
         return it.own.trace if it is not None else ""
 
     def done(self, claimed: Claimed) -> None:
-        """The executor has returned; what is left is to write the outcome."""
+        """The executor has returned, and this is its task; what is left is to write the outcome."""
         it = self._open.get((claimed.job_id, claimed.token))
         if it is not None:
+            current.detach(it.attached)
             it.done_ns = self._tracing.now_ns()
 
     def lost(self, claimed: Claimed) -> None:
-        """The lease was lost, and whatever the attempt brings is refused."""
+        """The lease was lost, and whatever the attempt brings is refused; this is its task."""
         it = self._open.pop((claimed.job_id, claimed.token), None)
         if it is not None:
+            current.detach(it.attached)
             now_ns = self._tracing.now_ns()
             self._process(claimed, it, now_ns, {"gateway.outcome": "lost"}, error="lease_lost")
 
@@ -105,19 +118,37 @@ class AttemptSpans:
                 error="lease_expired",
             )
 
-    def received(self, size: int) -> None:
-        """A batch was claimed, and its attempts have begun. Where some are traced it has a span of its own, which links
-        to them: no single one of the jobs is the parent of it."""
-        begun, self._begun = self._begun, []
+    def claimed(self, jobs: Sequence[Claimed]) -> None:
+        """A batch was claimed; its attempts begin within the next turns of the loop, and tell then which are traced."""
+        self._batches[_nonce(jobs[0])] = (len(jobs), self._tracing.now_ns())
+        if len(self._batches) > BATCHES_MOST:
+            del self._batches[next(iter(self._batches))]
+
+    def flush(self) -> None:
+        """Makes the spans of batches that still gather who is traced in them."""
+        for nonce in list(self._begun):
+            self._received(nonce)
+
+    def _gather(self, claimed: Claimed, job: TraceContext) -> None:
+        nonce = _nonce(claimed)
+        if nonce not in self._begun:
+            self._begun[nonce] = []
+            asyncio.get_running_loop().call_later(GATHER_S, self._received, nonce)
+        self._begun[nonce].append(job)
+
+    def _received(self, nonce: str) -> None:
+        """Where some of a batch are traced it has a span of its own, which links to them: no single one of the jobs is
+        the parent of it."""
+        begun = self._begun.pop(nonce, [])
         if not begun:
             return
-        now_ns = self._tracing.now_ns()
+        size, at_ns = self._batches.get(nonce) or (len(begun), self._tracing.now_ns())
         self._tracing.spans.add(
             "receive",
             self._tracing.apart(),
             kind=SpanKind.CLIENT,
-            began_ns=now_ns,
-            ended_ns=now_ns,
+            began_ns=at_ns,
+            ended_ns=at_ns,
             attributes={
                 "messaging.system": "event-gateway",
                 "messaging.operation.name": "claim",
@@ -167,6 +198,10 @@ class AttemptSpans:
 def traceparent_of(options: Options) -> str:
     """That of a job; a callback's is that of the job which it tells of."""
     return options.parent.traceparent if options.parent is not None else options.traceparent
+
+
+def _nonce(claimed: Claimed) -> str:
+    return claimed.token.partition(":")[2]
 
 
 def _error_of(settlement: Settlement) -> str:

@@ -180,7 +180,11 @@ def test_batches_are_linked_to_since_they_are_nobodys_parent(
     created = {span.span for span in of(spans, "create hold")}
     assert {span for _, span in batch.links} == created
     assert {span.parent for span in of(spans, "process hold")} == created
-    collector.await_spans(lambda found: sum(len(each.links) for each in found if each.name == "receive") == 5)
+
+    def every_link(found: list[Received]) -> bool:
+        return {span for each in found if each.name == "receive" for _, span in each.links} == created
+
+    collector.await_spans(every_link)
     received = [span for span in collector.spans() if span.name == "receive"]
     assert {link for span in received for link in span.links} == {(TRACE, span) for span in created}
     assert TRACE not in {span.trace for span in received}
