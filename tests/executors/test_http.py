@@ -11,7 +11,8 @@ import orjson
 import pytest
 import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from standardwebhooks import Webhook
+from standardwebhooks import Webhook, WebhookVerificationError
+from svix.webhooks import Webhook as SvixWebhook
 
 from executors.http import HttpConfig, HttpExecutor, PreviousSecret, register_executors
 from gateway import Attempt, Fatal, Job, Payload, Result, Retry, Secret, Settings, __version__
@@ -114,6 +115,10 @@ async def test_delivery_verifies_with_both_secrets_during_a_rotation(http: Egres
     )
     for secret in (SECRET, OLD_SECRET):
         Webhook(secret).verify(seen.body, dict(seen.headers))
+        SvixWebhook(secret).verify(seen.body, dict(seen.headers))
+    for library in (Webhook, SvixWebhook):
+        with pytest.raises(WebhookVerificationError):
+            library("whsec_" + base64.b64encode(bytes(32)).decode()).verify(seen.body, dict(seen.headers))
 
 
 async def test_delivery_verifies_with_plain_ed25519_when_the_target_has_no_secret(http: EgressClient) -> None:

@@ -32,6 +32,10 @@ CORPUS = {
     "target_path": "corpus-target-path-s3gment",
     "target_header": "corpus-target-header-bearer",
     "target_secret": "whsec_" + base64.b64encode(b"corpus-target-signing-secret-32b").decode(),
+    "target_old_secret": "whsec_" + base64.b64encode(b"corpus-target-former-secret-32by").decode(),
+    "target_password": "corpus-target-basic-password",
+    "registered_token": "corpus-registered-bearer-token",
+    "registered_secret": "whsec_" + base64.b64encode(b"corpus-registered-signing-secret").decode(),
     "trigger_secret": "corpus-trigger-secret-value",
     "exception": "corpus-exception-message-pw",
     "result": "corpus-result-of-a-job-pin",
@@ -70,6 +74,8 @@ executor = "http"
 url = "{receiver}/500?x={target_path}"
 headers = {{ "x-token" = "{target_header}" }}
 secret = "{target_secret}"
+previous_secrets = [{{ secret = "{target_old_secret}" }}]
+auth = {{ type = "basic", username = "ada", password = "{target_password}" }}
 job_may = ["headers", "path", "query"]
 retry = {{ policy = "fixed", base = "10ms", cap = "1s", max_attempts = 2 }}
 
@@ -133,6 +139,9 @@ def outputs(tmp_path: Path) -> Iterator[dict[str, bytes]]:
             until_sync(lambda: len(collector.spans()) >= 8, timeout_s=20)
             metrics = here.client.get("/metrics").content
             metrics += httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False).content
+            targets = b"".join(here.client.get(f"/targets{path}").content for path in ("", "/called", "/registered"))
+            tokens = {headers["gateway-token"] for _, headers, _ in receiver.requests if "gateway-token" in headers}
+            assert len(tokens) >= 3
             health = b"".join(here.client.get(path).content for path in ("/readyz", "/livez"))
             server.kill()
             errors += here.client.get("/jobs").content + here.client.get("/readyz").content
@@ -146,6 +155,8 @@ def outputs(tmp_path: Path) -> Iterator[dict[str, bytes]]:
                 "events": events.encode(),
                 "errors": errors,
                 "health": health,
+                "targets": targets,
+                "tokens of attempts": b" ".join(map(str.encode, tokens)),
             }
         finally:
             here.close()
@@ -177,14 +188,22 @@ def send_corpus(here: Installation, receiver: Receiver) -> bytes:
         {"target": "called", **request},
         {"target": "leaky", "key": "fatal"},
         {"target": "printing"},
+        {"target": "registered", "retry": {"policy": "fixed", "base": "10ms", "max_attempts": 2}},
     )
+    table: dict[str, Any] = {
+        "executor": "http",
+        "url": f"{receiver.url}/503-once",
+        "secret": CORPUS["registered_secret"],
+    }
+    table |= {"auth": {"type": "bearer", "token": CORPUS["registered_token"]}}
+    assert client.put("/targets/registered", json=table).status_code == 201
     ids = []
     for number, job in enumerate(jobs):
         headers = {"idempotency-key": f"{CORPUS['idempotency']}-{number}", **noisy}
         answer = client.post("/jobs", json={**whole, **job}, headers=headers)
         assert answer.status_code == 202, answer.text
         ids.append(answer.json()["job_id"])
-    assert [here.ended(job_id)["status"] for job_id in ids] == ["succeeded", "dead", "dead", "dead"]
+    assert [here.ended(job_id)["status"] for job_id in ids] == ["succeeded", "dead", "dead", "dead", "succeeded"]
     client.post(f"/dlq/{ids[1]}/retry", headers=noisy)
     delivered = json.dumps({"pin": CORPUS["delivery"]}).encode()
     mac = hmac.new(CORPUS["trigger_secret"].encode(), delivered, hashlib.sha256).hexdigest()
@@ -200,6 +219,9 @@ def send_corpus(here: Installation, receiver: Receiver) -> bytes:
         client.get(f"/{quote(CORPUS['path'])}?q={CORPUS['query']}", headers=noisy),
         client.get("/jobs", params={"limit": "x" + CORPUS["query"]}),
         *(client.post("/jobs", json={"target": "called", **whole, **wrong}, headers=noisy) for wrong in wrong_fields()),
+        client.put("/targets/wrong", json=table | {"secret": CORPUS["registered_secret"] + "%"}),
+        client.put("/targets/wrong", json=table | {"headers": {"authorization": CORPUS["registered_token"]}}),
+        client.post(f"/jobs/{ids[0]}/complete", json={"token": CORPUS["header"]}),
     ]
     assert {answer.status_code // 100 for answer in refused} == {4}
     return b"".join(answer.content for answer in refused)
@@ -229,10 +251,11 @@ def test_no_secret_is_in_anything_that_observes(outputs: dict[str, bytes]) -> No
     assert b"leaky" in outputs["metrics"]
     assert b"process leaky" in outputs["traces"]
     assert b"retrying" in outputs["events"]
+    tokens = {f"token {at}": text.decode() for at, text in enumerate(outputs.pop("tokens of attempts").split())}
     found = [
         (output, name)
         for output, text in outputs.items()
-        for name, secret in CORPUS.items()
+        for name, secret in (CORPUS | tokens).items()
         for form in forms(secret)
         if form in text
     ]
