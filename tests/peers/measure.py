@@ -1,4 +1,4 @@
-"""One round of one peer: what it takes in, what it drains, how soon a job starts, what it keeps; every run recorded."""
+"""One round of one peer: what it takes in, what it drains, how soon a job starts; every run recorded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STEP_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Jobs per second, milliseconds, bytes; None where the peer has no such call."""
+    """Jobs per second, milliseconds, bytes of memory; None where the peer has no such call."""
 
     drain: float
     bulk: float | None
@@ -36,7 +36,6 @@ class Round:
     p50_ms: float
     p99_ms: float
     resident: float
-    bytes_per_job: float
 
 
 def measure(it: Installed, server: Server, folder: Path) -> Round:
@@ -49,9 +48,7 @@ def measure(it: Installed, server: Server, folder: Path) -> Round:
     stage.empty()
     together = stage.submit("together", it.peer.jobs) if stage.has_together else None
     stage.empty()
-    before = stage.used()
     stage.submit("bulk" if bulk else "together" if together else "single", it.peer.jobs)
-    bytes_per_job = (stage.used() - before) / it.peer.jobs
     record.write_bytes(b"")
     with stage.worker() as worker:
         starts = stage.started(it.peer.jobs)
@@ -61,7 +58,7 @@ def measure(it: Installed, server: Server, folder: Path) -> Round:
         sent = stage.pace()
         starts = stage.started(PACED)
         late = [(starts[number] - at) * 1000 for number, at in enumerate(sent)][PACED // 10 :]
-    return Round(drain, bulk, single, together, percentile(late, 0.5), percentile(late, 0.99), resident, bytes_per_job)
+    return Round(drain, bulk, single, together, percentile(late, 0.5), percentile(late, 0.99), resident)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +86,6 @@ class Stage:
     def empty(self) -> None:
         with self.server.client() as client:
             client.flushall()
-
-    def used(self) -> int:
-        with self.server.client() as client:
-            return int(client.info("memory")["used_memory"])
 
     @contextmanager
     def worker(self) -> Iterator[subprocess.Popen[bytes]]:
