@@ -73,6 +73,7 @@ def test_signing_key_is_changed_with_the_old_one_beside_it(shell: Shell) -> None
     new, beside = shell.text("signing-keys", "rotate", "--overlap", "1h").split()[:2]
     assert beside == old != new
     assert shell.json("signing-keys", "list")["keys"][0]["public_key"] == new
+    assert [key["public_key"] for key in shell.json("signing-keys", "rotate")["keys"]][1:3] == [new, old]
     assert "overlap" in shell.refused("signing-keys", "rotate", "--overlap", "soon", code=1)
 
 
