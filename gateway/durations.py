@@ -20,7 +20,7 @@ def parse_duration(value: object) -> Duration:
     if isinstance(value, str):
         found = _PATTERN.match(value)
         if found is None:
-            raise ValueError(f'not a duration: {value!r}; write "250ms", "1.5s", "10m", "2h", "7d" or seconds')
+            raise ValueError(f'not a duration: {value[:40]!r}; write "250ms", "1.5s", "10m", "2h", "7d" or seconds')
         seconds = float(found[1]) * _UNITS[found[2]]
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         seconds = float(value) if abs(value) <= MAX_S else math.inf

@@ -8,7 +8,7 @@ locals {
   gateway_port    = 8080
   dispatcher_port = 8081
   redis_port      = 6379
-  ready_path      = "/readyz"
+  live_path       = "/livez"
   metrics_path    = "/metrics"
 
   # what ECS waits for between TERM and KILL; above gateway.drain, 25 s

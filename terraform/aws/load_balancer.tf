@@ -41,15 +41,15 @@ resource "aws_lb_target_group" "gateway" {
   deregistration_delay = 15
   tags                 = var.tags
 
-  # ECS replaces what this calls unhealthy. While Redis fails over no gateway is ready, and new ones would not be
-  # either: so it takes 150 s.
+  # ECS replaces what this calls unhealthy, so it asks for the process alone: while Redis fails over, or no dispatcher
+  # takes work, no gateway is ready, and a new one would not be either. A gateway answers 503 by itself meanwhile.
   health_check {
-    path                = local.ready_path
+    path                = local.live_path
     matcher             = "200"
     interval            = 15
     timeout             = 5
     healthy_threshold   = 2
-    unhealthy_threshold = 10
+    unhealthy_threshold = 4
   }
 
   lifecycle {
