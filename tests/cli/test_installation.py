@@ -70,8 +70,9 @@ def test_key_is_printed_once_and_deleted(shell: Shell) -> None:
 
 def test_signing_key_is_changed_with_the_old_one_beside_it(shell: Shell) -> None:
     old = shell.json("signing-keys", "list")["keys"][0]["public_key"]
-    new, beside = shell.text("signing-keys", "rotate", "--overlap", "1h").split()[:2]
+    new, beside = (key["public_key"] for key in shell.json("signing-keys", "rotate", "--overlap", "1h")["keys"][:2])
     assert beside == old != new
+    assert shell.text("signing-keys", "list").split()[:2] == [new, old]
     assert shell.json("signing-keys", "list")["keys"][0]["public_key"] == new
     assert [key["public_key"] for key in shell.json("signing-keys", "rotate")["keys"]][1:3] == [new, old]
     assert "overlap" in shell.refused("signing-keys", "rotate", "--overlap", "soon", code=1)
