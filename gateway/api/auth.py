@@ -73,7 +73,8 @@ class Authoriser:
             raise Refused(401, "this needs an API key: send Authorization: Bearer gwk_…", headers=_CHALLENGE)
         key = await self._presented(presented, in_time)
         if not key.allows(needed):
-            raise Refused(403, f"this API key has not the scope {needed!r}; it has: {', '.join(key.scopes)}")
+            lacks = f"this API key lacks the scope {needed!r}, it has: {', '.join(key.scopes)}"
+            raise Refused(403, f"{lacks}; make one by: gateway apikeys create NAME --scope {needed}")
         return Client(key.key_id, may_url=key.allows("url"), callback=key.callback)
 
     def forget(self, key_id: str) -> None:

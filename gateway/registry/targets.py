@@ -74,7 +74,7 @@ def make_target(
     place = settings.place
     executor = executors.get(settings.executor)
     if executor is None:
-        mend = mend_name(settings.executor, sorted(executors))
+        mend = f"{mend_name(settings.executor, sorted(executors))}; a plugin's needs it in plugins, above all sections"
         raise ConfigError(join_place(place, "executor"), f'no executor named "{settings.executor}"; {mend}')
     check_lane(settings.lane, lanes, place)
     config = decode(settings.config, executor.Config, place, secrets=secrets, beside=TARGET_KEYS)

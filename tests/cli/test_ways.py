@@ -28,7 +28,7 @@ def test_without_a_key_and_without_the_scope_it_is_77(installed: Installation, b
     made = installed.client.post("/apikeys", json={"name": "r", "scopes": ["read"]}).json()
     assert bare.json("jobs", "list", *url, "--api-key", made["key"])["more"] in (True, False)
     refused = bare.refused("lanes", "pause", "low", *url, "--api-key", made["key"], code=os.EX_NOPERM)
-    assert "has not the scope 'admin'" in refused
+    assert "lacks the scope 'admin'" in refused
     assert made["key"] not in refused
 
 

@@ -1,4 +1,4 @@
-"""The systems that are measured, and the setting of each: what its own documentation recommends for short jobs."""
+"""The systems that are measured, and the setting of each, from its documentation, for short jobs."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ PEERS = (
         "huey_peer.py",
         ("huey", "redis", "hiredis"),
         ("huey_consumer", "huey_peer.huey", "-k", "thread", "-w", "1", "-q"),
-        "one thread (the fastest), no results",
+        "one thread, no results",
         jobs=5_000,
     ),
     Peer(
