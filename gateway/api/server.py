@@ -38,6 +38,7 @@ from gateway.supervisor import die_with_parent
 
 KEEP_ALIVE_S = 75
 GRACE_S = 10
+FORCED_STOP_S = 0.5
 BACKLOG = 2048
 
 _WORKER_APP = "gateway.api.server:worker_app"
@@ -157,6 +158,12 @@ class Server(uvicorn.Server):
         finally:
             for sig in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(sig)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        if self.force_exit:  # then uvicorn leaves the application as it is; it lets go of Redis all the same
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.lifespan.shutdown(), FORCED_STOP_S)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.force_exit = self.should_exit

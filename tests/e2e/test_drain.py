@@ -40,3 +40,13 @@ def test_second_term_gives_running_jobs_back_at_once_and_spends_no_attempt(
     record = installation.record(job_id)
     assert (record["status"], record["attempts"]) == ("pending", 0)
     assert record.get("stalls", 0) == 0
+
+
+def test_second_signal_ends_a_gateway_at_once_with_nothing_raw_in_its_log(
+    installation: Installation, redis_server: Server
+) -> None:
+    gateway = installation.serve(redis_server.url)
+    gateway.signal(signal.SIGINT)
+    gateway.signal(signal.SIGTERM)  # two of one kind may come as one
+    assert gateway.wait() == 0
+    assert b"Traceback" not in gateway.log.read_bytes()
