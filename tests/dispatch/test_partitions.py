@@ -103,13 +103,16 @@ async def test_wake_up_goes_on_to_another_when_the_slots_are_taken_elsewhere(
 async def test_jobs_of_one_submit_run_at_once_in_whatever_partition_they_lie(shared: Dispatching) -> None:
     client = shared.client
     await client.ended(await client.submit("echo"))
-    jobs = [job(partition, "echo", partition) for partition in (1, 0, 3, 2)]
-    began_s = time.monotonic()
-    await client.store.submit_together(jobs)
-    # they are not there before they were handed over
-    await until(lambda: _all_there(client.store, [one.job_id for one in jobs]))
-    assert [(await client.ended(one.job_id)).status for one in jobs] == ["succeeded"] * 4
-    assert time.monotonic() - began_s < 1.5, "nobody was told of the outbox, and a poll found them"
+    took_s: list[float] = []
+    while not took_s or min(took_s) >= 1.5:  # a busy machine may take its time; a poll always does
+        assert len(took_s) < 5, f"nobody was told of the outbox, and a poll found them: {took_s}"
+        jobs = [job(partition, "echo", partition) for partition in (1, 0, 3, 2)]
+        began_s = time.monotonic()
+        await client.store.submit_together(jobs)
+        # they are not there before they were handed over
+        await until(lambda ids=[one.job_id for one in jobs]: _all_there(client.store, ids))  # type: ignore[misc]
+        assert [(await client.ended(one.job_id)).status for one in jobs] == ["succeeded"] * 4
+        took_s.append(time.monotonic() - began_s)
 
 
 async def _all_there(store: Store, job_ids: Sequence[str]) -> bool:
