@@ -24,14 +24,15 @@ def completion_token(key: SigningKey, job_id: str, token: str) -> str:
 def read_completion_token(keys: Sequence[SigningKey], job_id: str, text: str) -> str | None:
     """The fencing token of a job that a text stands for; None if nobody of ours made the text for that job."""
     prefix, _, rest = text.partition(".")
-    encoded, _, mac = rest.partition(".")
-    if prefix != _PREFIX or len(text) > 512:
+    if prefix != _PREFIX or len(text) > 512 or not text.isascii():
         return None
     try:
-        token, given = _decoded(encoded).decode(), _decoded(mac)
+        token = _decoded(rest.partition(".")[0]).decode()
     except ValueError:
         return None
-    if any([hmac.compare_digest(_mac(key, job_id, token), given) for key in keys]):  # noqa: C419 (no early end)
+    # the texts, not what they decode to: several spell the same bytes
+    ours = [completion_token(key, job_id, token) for key in keys]
+    if any([hmac.compare_digest(each, text) for each in ours]):  # noqa: C419 (no early end)
         return token
     return None
 

@@ -84,3 +84,16 @@ def test_token_is_read_by_every_key_that_still_signs() -> None:
     assert read_completion_token([new, old], JOB_ID, token) == "3:host-1.7"
     assert read_completion_token([new], JOB_ID, token) is None
     assert read_completion_token([old], JOB_ID[:-1] + "1", token) is None
+
+
+def test_token_has_one_spelling() -> None:
+    key = SigningKey.generate()
+    for held in ("3:d.7", "3:d.71", "3:d.712"):  # its base64 text would be padded by 1, 0 and 2
+        token = completion_token(key, JOB_ID, held)
+        prefix, encoded, mac = token.split(".")
+        spare = mac[:-1] + chr(ord(mac[-1]) + 1)  # a bit that decodes to nothing
+        assert read_completion_token([key], JOB_ID, token) == held
+        for other in (f"{token}=", f"{token}==", f"{prefix}.{encoded}=.{mac}", f"{prefix}.{encoded}==.{mac}"):
+            assert read_completion_token([key], JOB_ID, other) is None, other
+        for other in (f"{token}.", f" {token}", f"{token}\n", f"{prefix}.{encoded}.{spare}", f"{token}\u00b2"):
+            assert read_completion_token([key], JOB_ID, other) is None, other
