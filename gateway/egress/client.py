@@ -101,7 +101,8 @@ class EgressClient:
                 except ClosedMeanwhile:
                     if way.request.method not in IDEMPOTENT and "idempotency-key" not in names:
                         raise
-                return await exchange(way, head, body, timeout=timeout, max_body=max_body)
+                # any other kept one may be closed as well
+                return await exchange(way, head, body, timeout=timeout, max_body=max_body, fresh=True)
         except ClosedMeanwhile as exc:
             raise failure(exc.__cause__ or exc, timeout_s) from exc
         except (ClientError, HttpProcessingError, OSError) as exc:

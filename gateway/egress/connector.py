@@ -12,6 +12,7 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import AddrInfoType, Connection
 from aiohttp.http import RawResponseMessage
+from aiohttp.tracing import Trace
 
 from gateway.egress.addresses import Allowed, check_address
 from gateway.egress.failures import TooManyAnswers
@@ -73,11 +74,15 @@ class Connector(TCPConnector):
         self._factory = functools.partial(_handler, self._loop)
 
     async def reach(
-        self, request: ClientRequest, key: ConnectionKey, timeout: ClientTimeout
+        self, request: ClientRequest, key: ConnectionKey, timeout: ClientTimeout, *, fresh: bool = False
     ) -> tuple[Connection, Handler]:
-        """A connection ready to send on: never one whose peer spoke unasked, since that would pass as our answer."""
+        """A connection ready to send on, a new one if `fresh`.
+
+        Never one whose peer spoke unasked, since that would pass as our answer.
+        """
         while True:
-            connection = await self._get(key, []) or await self.connect(request, [], timeout)
+            kept = None if fresh else await super()._get(key, [])
+            connection = kept or await self.connect(request, [], timeout)
             handler = connection.protocol
             if not isinstance(handler, Handler):
                 raise TypeError("aiohttp made a connection of a foreign class")
@@ -86,6 +91,10 @@ class Connector(TCPConnector):
             connection.close()
         handler.begin()
         return connection, handler
+
+    async def _get(self, key: ConnectionKey, traces: list[Trace]) -> Connection | None:
+        """What `connect` asks first: none is kept, since `reach` has looked, or wants a new one."""
+        return None
 
     def send(self, transport: asyncio.Transport, data: bytes) -> None:
         """Writes with all else that is sent in this turn of the event loop.

@@ -64,12 +64,15 @@ def head_of(way: Way, headers: Sequence[tuple[str, str]], names: frozenset[str],
     return f"{way.start}{lines}\r\n".encode()
 
 
-async def exchange(way: Way, head: bytes, body: bytes, *, timeout: ClientTimeout, max_body: int) -> HttpResponse:
+async def exchange(
+    way: Way, head: bytes, body: bytes, *, timeout: ClientTimeout, max_body: int, fresh: bool = False
+) -> HttpResponse:
     """Sends a request and reads its answer; raises what aiohttp does, ClosedMeanwhile, or HttpError.
 
-    The connection is kept if the answer was read whole and nothing speaks against it, else it is closed.
+    The connection, a new one if `fresh`, is kept if the answer was read whole and nothing speaks against it, else it
+    is closed.
     """
-    connection, handler = await way.connector.reach(way.request, way.key, timeout)
+    connection, handler = await way.connector.reach(way.request, way.key, timeout, fresh=fresh)
     transport = handler.transport
     whole = False
     try:
@@ -113,8 +116,8 @@ def _lower(name: bytes) -> str:
 async def _final_answer(handler: Handler) -> tuple[RawResponseMessage, StreamReader]:
     while True:
         message, content = await handler.read()
-        if message.code == 101:
-            raise HttpError("protocol", "status 101 is no answer")
+        if message.code == 101 or not 100 <= message.code <= 999:
+            raise HttpError("protocol", f"status {message.code:03} is no answer")
         if message.code >= 200:
             return message, content
 

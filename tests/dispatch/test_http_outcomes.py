@@ -90,6 +90,18 @@ async def gigabyte(peer: Peer) -> None:
         await peer.write(bytes(1 << 20))
 
 
+async def one_answer(peer: Peer) -> None:
+    """Answers once, says nothing of closing, and closes on the next request."""
+    await peer.read()
+    await peer.write(answer("200 OK", b"1"))
+    await peer.read()
+
+
+async def one_answer_and_reset(peer: Peer) -> None:
+    await one_answer(peer)
+    peer.reset()
+
+
 def broken_after(data: bytes, end: str) -> Script:
     """Writes the beginning of an answer, and then closes, resets or stalls."""
 
@@ -131,6 +143,9 @@ def rows() -> list[Row]:
         ends("body-dribble", dribble(OK + b"Content-Length: 99\r\n\r\n", b"a"), "timeout", timeout="200ms"),
         ends("short-body", replies(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"), "protocol"),
         ends("two-lengths", replies(OK + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nxy"), "protocol"),
+        ends("status-000", always(answer("000 X", b"{}")), "protocol"),
+        ends("status-099", always(answer("099 X")), "protocol"),
+        ends("status-1000", always(answer("1000 X")), "protocol"),
         ends("no-http", replies(b"SSH-2.0-OpenSSH_9.9\r\n"), "protocol"),
         ends("bad-chunk", replies(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"), "protocol"),
         ends("large-header", endless(b"HTTP/1.1 200 OK\r\nX-A: ", b"a" * 65536), "too_large"),
@@ -194,6 +209,20 @@ async def test_every_answer_and_fault_ends_as_the_table_says(
         for error in errors:
             failures = sum(row.attempts for row in ROWS if row.error == error)
             assert running.sample("gateway_attempt_errors_total", error=error) == failures
+
+
+@pytest.mark.parametrize("script", [one_answer, one_answer_and_reset])
+async def test_no_attempt_is_spent_on_connections_that_close_on_their_second_request(
+    tmp_path: Path, valkey_server: Server, namespace: str, script: Script
+) -> None:
+    row = Row("closing", script)
+    async with calling(tmp_path, valkey_server.url, namespace, {"closing": row}) as (running, receivers):
+        client = running.client
+        ids = [await client.submit("closing", {"n": n}, max_attempts=3) for n in range(250)]
+        for job_id in ids:
+            await outcome(client, row, job_id)
+    requests, connections = len(receivers["closing"].requests), receivers["closing"].connections
+    assert requests > connections, "no kept connection was used"
 
 
 async def test_answer_that_breaks_at_any_byte_is_a_named_failure_and_never_a_result(

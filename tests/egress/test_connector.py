@@ -117,6 +117,25 @@ async def test_large_body_is_repeated_whole(client: EgressClient) -> None:
     assert [each.body for each in receiver.requests] == [b"", body, body]
 
 
+@pytest.mark.parametrize("close", [finish, Peer.reset])
+async def test_repeat_takes_no_other_kept_connection(client: EgressClient, close: Callable[[Peer], None]) -> None:
+    together = asyncio.Barrier(4)
+
+    async def script(peer: Peer) -> None:
+        await peer.read()
+        if peer.number <= 4:
+            await together.wait()
+        await peer.write(answer(body=str(peer.number).encode()))
+        await peer.read()
+        close(peer)
+
+    async with Receiver(script) as receiver:
+        await asyncio.gather(*[client.request("POST", receiver.url, timeout_s=5) for _ in range(4)])
+        response = await client.request("POST", receiver.url, headers=KEYED, timeout_s=5)
+        assert (response.body, receiver.connections) == (b"5", 5)
+    assert len(receiver.requests) == 6, "of the kept connections only one was tried"
+
+
 async def test_closed_connection_is_repeated_only_once(client: EgressClient) -> None:
     async with Receiver(closes_second(finish, only_first=False)) as receiver:
         await client.request("POST", receiver.url, timeout_s=5)
