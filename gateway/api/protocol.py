@@ -10,10 +10,10 @@ import asyncio
 from functools import partial
 
 import orjson
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
-from gateway.api.bodies import WHOLE
 from gateway.api.problems import PROBLEM, problem
+from gateway.api.wire import WireProtocol
 
 MAX_HEAD_BYTES = 2 * 1024 * 1024
 """Above the largest limit that can be configured for headers."""
@@ -40,11 +40,10 @@ class TooManyPipelined(Exception):
     """A connection sent too many requests ahead of their answers."""
 
 
-class GuardedProtocol(HttpToolsProtocol):
+class GuardedProtocol(WireProtocol):
     """One connection; ends it when a head is endless, too slow or not HTTP."""
 
     _head_bytes = 0
-    _in_head = False
     _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -56,7 +55,10 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        if (fault := self.parse(data)) is not None:
+            self._refuse(*fault)
+            return
         # a head that came whole needs no timer, as most do
         if self._in_head or self.cycle is None or self.cycle.response_complete:
             if self._head_timer is None:
@@ -67,12 +69,10 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._in_head = True
         # what one's own close() cannot do: end a connection whose client takes nothing more
         self.scope[ABORT] = self.transport.abort  # type: ignore[literal-required]
 
     def on_headers_complete(self) -> None:
-        self._in_head = False
         self._end_head()
         super().on_headers_complete()
         self.scope[ANSWER] = partial(_answer, self.cycle)  # type: ignore[literal-required]
@@ -80,10 +80,6 @@ class GuardedProtocol(HttpToolsProtocol):
             # closing is the only answer in order: those before it are still being made; the error ends the parsing
             self.transport.close()
             raise TooManyPipelined
-
-    def on_message_complete(self) -> None:
-        super().on_message_complete()
-        self.scope[WHOLE] = True  # type: ignore[literal-required]
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -94,9 +90,6 @@ class GuardedProtocol(HttpToolsProtocol):
         super().shutdown()
         if (tell := self.app_state.get(ON_DRAIN)) is not None:
             tell()
-
-    def send_400_response(self, msg: str) -> None:
-        self._refuse(400, "this is not HTTP/1.1 as RFC 9112 has it")
 
     def _await_head(self) -> None:
         self._head_bytes = 0
