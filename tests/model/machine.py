@@ -260,4 +260,5 @@ def _settlement(job: Job, it: Ending) -> Settlement:
     token = "1:d9.9" if it.bogus else job.token
     if it.outcome == "parked":
         return Settlement(job.job_id, token, it.outcome, 1_000 + it.delay_ms, "900")
-    return Settlement(job.job_id, token, it.outcome, it.delay_ms, it.reason, '"done"', '{"type":"broken"}')
+    result = '"done"' if it.which % 2 else ""
+    return Settlement(job.job_id, token, it.outcome, it.delay_ms, it.reason, result, '{"type":"broken"}')
