@@ -18,6 +18,14 @@ MESSAGE_CHARACTERS = 1024
 DETAILS_BYTES = 4096
 PROGRESS_BYTES = 1024
 FRAMES = 6
+MAX_LEVELS = 254
+SAFE_BRACKETS = 250
+"""A text with no more opening brackets than this cannot be nested deeper than orjson writes (`MAX_LEVELS`)."""
+
+INTEGERS = range(-(1 << 63), 1 << 64)
+"""Those that orjson writes itself."""
+
+_SPACE = b" \t\r\n"
 
 
 def encode_result(value: Any) -> str:
@@ -27,7 +35,7 @@ def encode_result(value: Any) -> str:
     """
     if value is None:
         return ""
-    encoded = orjson.dumps(value, default=_plain)
+    encoded = _encoded(value)
     # orjson writes NaN as null; only a text that holds one needs the walk
     if b"null" in encoded and _holds_nan(value):
         raise ValueError("the result holds NaN or an infinity, which JSON cannot express")
@@ -37,9 +45,25 @@ def encode_result(value: Any) -> str:
     return encoded.decode()
 
 
+def verbatim(text: bytes) -> orjson.Fragment | None:
+    """A value that is kept as its JSON text says it, digit for digit: None for null, and for nothing.
+
+    ValueError if the text is not JSON, or nested deeper than orjson writes (254).
+    """
+    text = text.strip(_SPACE)
+    if not text or orjson.loads(text) is None:
+        return None
+    if text.count(b"[") + text.count(b"{") > SAFE_BRACKETS:
+        try:
+            orjson.dumps(orjson.loads(text))
+        except orjson.JSONEncodeError as exc:
+            raise ValueError(f"nested too deep: {exc}") from exc
+    return orjson.Fragment(text)
+
+
 def encode_progress(value: Any) -> str:
     """Progress as JSON; raises TypeError or ValueError if it is not JSON, or over 1 KiB."""
-    encoded = orjson.dumps(value)
+    encoded = _encoded(value)
     if len(encoded) > PROGRESS_BYTES:
         raise ValueError(f"progress is at most {PROGRESS_BYTES} bytes of JSON")
     return encoded.decode()
@@ -98,6 +122,31 @@ def _text(value: object) -> str:
 def _clean(text: str) -> str:
     # a lone surrogate would be refused by the encoder, and lose the error it stands in
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _encoded(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value, default=_plain)
+    except TypeError:  # not JSON, or only an integer that is too large for orjson
+        return orjson.dumps(_exact(value), default=_plain)
+
+
+def _exact(value: Any, levels: int = MAX_LEVELS) -> Any:
+    """The value with integers of any size as their digits."""
+    if isinstance(value, int):
+        return value if isinstance(value, bool) or value in INTEGERS else orjson.Fragment(int.__repr__(value))
+    if not levels:
+        raise TypeError(f"nested deeper than {MAX_LEVELS} levels")
+    if isinstance(value, dict):
+        return {key: _exact(item, levels - 1) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_exact(item, levels - 1) for item in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        shown = [each.name for each in fields(value) if not each.name.startswith("_")]
+        return {name: _exact(getattr(value, name), levels - 1) for name in shown}
+    if isinstance(value, msgspec.Struct) or (hasattr(value, "model_dump") and not isinstance(value, type)):
+        return _exact(_plain(value), levels - 1)
+    return value
 
 
 def _plain(value: Any) -> Any:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+import orjson
 import pydantic
 import pytest
 
-from gateway.results import encode_result
+from gateway.results import encode_progress, encode_result, verbatim
 
 AT = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
 
@@ -44,6 +45,88 @@ class Point:
 )
 def test_models_become_json(value: Any, text: str) -> None:
     assert encode_result(value) == text
+
+
+@dataclass
+class Count:
+    number: int
+    _seen: int = 0
+
+
+class Counted(msgspec.Struct):
+    number: int
+
+
+class Sum(pydantic.BaseModel):
+    number: int
+
+
+BIG = 123456789012345678901234567890
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (BIG, f"{BIG}"),
+        (-BIG, f"-{BIG}"),
+        ({"a": [BIG, (2**64, 2**64 - 1, -(2**63), True)], "at": AT}, None),
+        (Count(BIG, BIG), f'{{"number":{BIG}}}'),
+        ([Counted(BIG)], f'[{{"number":{BIG}}}]'),
+        (Sum(number=BIG), f'{{"number":{BIG}}}'),
+    ],
+)
+def test_integers_keep_their_digits(value: Any, text: str | None) -> None:
+    text = text or f'{{"a":[{BIG},[{2**64},{2**64 - 1},{-(2**63)},true]],"at":"2026-01-02T03:04:05+00:00"}}'
+    assert encode_result(value) == encode_progress(value) == text
+
+
+@pytest.mark.parametrize("value", [[BIG, {1}], {"a": BIG, 1: 2}, [10**5000]], ids=["set", "key", "endless"])
+def test_large_integer_beside_what_is_no_json_is_refused_with_it(value: Any) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        encode_result(value)
+
+
+def test_cycle_beside_a_large_integer_is_refused() -> None:
+    cycle: list[Any] = [BIG]
+    cycle += [cycle, cycle]
+    with pytest.raises(TypeError):
+        encode_result(cycle)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{{"a":{BIG}}}',
+        '{"b": 1.0, "a": 0.10000000000000000555, "e": 1E5, "n": -0}',
+        '[ "\\u00e4",\n "ä" ]',
+        '{"a":1,"a":2}',
+        "[" * 254 + "]" * 254,
+        "[" + "[]," * 300 + "0]",
+        "false",
+        '""',
+    ],
+)
+def test_text_that_is_json_is_kept_byte_for_byte(text: str) -> None:
+    assert encode_result(verbatim(f" \r\n{text}\t\n".encode())) == text
+
+
+@pytest.mark.parametrize("text", [b"", b" \n", b"null", b" null\n"])
+def test_text_of_nothing_is_no_result(text: bytes) -> None:
+    assert encode_result(verbatim(text)) == ""
+
+
+@pytest.mark.parametrize(
+    "text", [b"{", b"NaN", b'"\xff"', b'"\\ud800"', b"1 2", b"\x0b1", b"01", b"[" * 255 + b"]" * 255, b"[" * 30000]
+)
+def test_text_that_is_no_json_is_refused(text: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 (orjson's words)
+        verbatim(text)
+
+
+def test_text_over_the_limit_is_cut_and_says_so() -> None:
+    text = b"[" + b"1, " * 30000 + b"1]"
+    cut = orjson.loads(encode_result(verbatim(text)))
+    assert (cut["truncated"], cut["bytes"], cut["head"]) == (True, len(text), text[:1024].decode())
 
 
 @pytest.mark.parametrize("make", [Size, lambda x: Order(number=x), Point, lambda x: {"in": [Size(x)]}])

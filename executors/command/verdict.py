@@ -8,9 +8,7 @@ import os
 import signal
 from typing import Any
 
-import orjson
-
-from gateway import Fatal, Result, Retry, processes
+from gateway import Fatal, Result, Retry, processes, results
 
 from .config import CommandConfig
 
@@ -49,8 +47,8 @@ def _value(stdout: bytes, *, truncated: bool) -> Any:
     if not text:
         return None
     if not truncated:
-        with contextlib.suppress(orjson.JSONDecodeError):
-            return orjson.loads(text)
+        with contextlib.suppress(ValueError):
+            return results.verbatim(text)
     return stdout.decode(errors="replace")
 
 

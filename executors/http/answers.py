@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
-import orjson
-
-from gateway import Deferred, Fatal, HttpResponse, Result, Retry
+from gateway import Deferred, Fatal, HttpResponse, Result, Retry, results
 
 from .config import HttpConfig
 from .pauses import asked_pause_s
@@ -14,8 +13,6 @@ from .statuses import parse_statuses
 
 GONE = 410
 MAX_ERROR_BODY = 1024
-SAFE_BRACKETS = 250
-"""A text with no more opening brackets than this cannot be nested deeper than orjson writes (254)."""
 
 
 def judge(response: HttpResponse, config: HttpConfig, *, now_s: float) -> Result | Deferred:
@@ -60,13 +57,8 @@ def _value(response: HttpResponse) -> Any:
     if not response.body:
         return None
     if _is_json(response.header("content-type") or ""):
-        try:
-            value = orjson.loads(response.body)
-            if response.body.count(b"[") + response.body.count(b"{") > SAFE_BRACKETS:
-                orjson.dumps(value)
-            return value
-        except (orjson.JSONDecodeError, orjson.JSONEncodeError):
-            pass
+        with contextlib.suppress(ValueError):
+            return results.verbatim(response.body)
     return response.body.decode(errors="replace")
 
 

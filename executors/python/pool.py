@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 import structlog
 
-from gateway import Attempt, Fatal, Pulse, Retry, processes
+from gateway import Attempt, Fatal, Pulse, Retry, processes, results
 
 from .config import PythonConfig
 from .messages import (
@@ -118,7 +118,7 @@ class Process:
     def _outcome(self, answer: FromWorker) -> Any:
         if isinstance(answer, Returned):
             self.left = answer.left
-            return orjson.loads(answer.result) if answer.result else None
+            return results.verbatim(answer.result.encode())
         assert isinstance(answer, Raised)
         self.left = answer.left
         details = orjson.loads(answer.details)
@@ -138,7 +138,7 @@ class Process:
         elif self._attempt is not None and self._pulse is not None:
             self._pulse.beat()
             if isinstance(message, Progress):
-                self._attempt.progress(orjson.loads(message.value))
+                self._attempt.progress(results.verbatim(message.value.encode()))
             else:
                 assert isinstance(message, Beat)
 

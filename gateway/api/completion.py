@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Annotated, cast
 
 import msgspec
-import orjson
 from msgspec import Meta
 
 from gateway.api.call import Call
@@ -21,7 +20,7 @@ from gateway.durations import Duration
 from gateway.errors import Fault, InvalidRequest
 from gateway.events import EventType, JobEvent
 from gateway.jobs import Outcome, Record, Settlement
-from gateway.results import encode_error, encode_progress, encode_result, error_type
+from gateway.results import encode_error, encode_progress, encode_result, error_type, verbatim
 from gateway.signers import signing_keys
 from gateway.store.completion import heartbeat, settle_elsewhere
 from gateway.submission.body import NULL
@@ -67,7 +66,7 @@ async def complete(call: Call) -> Reply:
     """200 with the job's status; WrongState if the token was used, or the deadline has passed."""
     body = await optional_body(call, CompleteBody)
     try:
-        result = encode_result(orjson.loads(bytes(body.result)))
+        result = encode_result(verbatim(bytes(body.result)))
     except (ValueError, TypeError) as exc:
         raise InvalidRequest(f"the result cannot be kept: {exc}", faults=[Fault("/result", str(exc))]) from exc
     return await _settled(call, body.token, "succeeded", result=result)
@@ -87,7 +86,7 @@ async def beat(call: Call) -> Reply:
     body = await optional_body(call, HeartbeatBody)
     job_id, token = _held(call, body.token)
     try:
-        progress = "" if body.progress is UNSAID else encode_progress(orjson.loads(bytes(body.progress)))
+        progress = "" if body.progress is UNSAID else encode_progress(verbatim(bytes(body.progress)))
     except (ValueError, TypeError) as exc:
         raise InvalidRequest("the progress cannot be kept", faults=[Fault("/progress", str(exc))]) from exc
     deadline_ms = await call.in_time(lambda: heartbeat(call.gateway.store, job_id, token, progress=progress))

@@ -32,6 +32,25 @@ async def test_result_is_the_jobs_and_the_token_works_once(api: Running) -> None
         assert again.status_code == 409, again.text
 
 
+async def test_result_is_kept_byte_for_byte(api: Running) -> None:
+    job_id, token = await park(api)
+    value = b'{"n": 123456789012345678901234567890, "f": 1.0}'
+    headers = {"gateway-token": token, "content-type": "application/json"}
+    for way, field in (("heartbeat", b"progress"), ("complete", b"result")):
+        body = b'{"%b": %b}' % (field, value)
+        assert (await api.client.post(f"/jobs/{job_id}/{way}", content=body, headers=headers)).status_code == 200
+        record = await api.client.get(f"/jobs/{job_id}")
+        assert b'"%b":%b' % (field, value) in record.content
+
+
+async def test_result_that_is_nested_too_deep_is_refused_and_ends_nothing(api: Running) -> None:
+    job_id, token = await park(api)
+    headers = {"gateway-token": token, "content-type": "application/json"}
+    body = b'{"result": %b}' % (b"[" * 300 + b"]" * 300)
+    assert (await api.client.post(f"/jobs/{job_id}/complete", content=body, headers=headers)).status_code in (400, 422)
+    assert (await api.client.get(f"/jobs/{job_id}")).json()["status"] == "running"
+
+
 @pytest.mark.parametrize(
     ("body", "status", "reason"),
     [({}, "retrying", None), ({"after": "5s"}, "retrying", None), ({"retry": False}, "dead", "fatal")],

@@ -37,6 +37,7 @@ CALLS = (
     "fail_oddly",
     "result",
     "large",
+    "power",
     "leave",
     "deadline",
     "facts",

@@ -125,13 +125,16 @@ ODD_RESULTS: dict[str, Any] = {
     "surrogate": "\ud800",
     "set": {1, 2},
     "cycle": [],
-    "big integer": 2**70,
 }
 ODD_RESULTS["cycle"].append(ODD_RESULTS["cycle"])
 
 
 def result(payload: str) -> Any:
     return ODD_RESULTS[payload]
+
+
+def power(payload: int) -> int:
+    return int(2**payload)
 
 
 def large(payload: int) -> str:

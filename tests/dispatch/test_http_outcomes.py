@@ -244,6 +244,13 @@ async def test_answer_that_breaks_at_any_byte_is_a_named_failure_and_never_a_res
         assert all(len(receiver.requests) == 1 for receiver in receivers.values())
 
 
+async def test_json_answer_is_the_result_byte_for_byte(tmp_path: Path, valkey_server: Server, namespace: str) -> None:
+    text = b'{"n": 123456789012345678901234567890,\n "f": 1.0, "l": []}'
+    row = Row("json", always(answer("200 OK", text + b"\n", "Content-Type: application/json")))
+    async with calling(tmp_path, valkey_server.url, namespace, {"json": row}) as (running, _):
+        assert (await outcome(running.client, row)).result == text
+
+
 async def test_what_gets_no_connection_ends_under_its_name(
     tmp_path: Path, valkey_server: Server, namespace: str
 ) -> None:

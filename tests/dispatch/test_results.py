@@ -31,6 +31,11 @@ async def test_result_is_whole_when_it_is_just_small_enough(running: Dispatching
     assert len(record.result) == RESULT_BYTES
 
 
+async def test_result_of_a_function_keeps_its_digits(running: Dispatching) -> None:
+    record = await running.client.ended(await running.client.submit("power", 70))
+    assert (record.status, record.result) == ("succeeded", str(2**70).encode())
+
+
 @pytest.mark.parametrize("name", ODD_FAILURES)
 async def test_failure_is_settled_however_odd_it_is(running: Dispatching, name: str) -> None:
     record = await running.client.reached(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import orjson
 import pytest
 
 from executors.command import CommandConfig, CommandExecutor, register_executors
@@ -18,6 +19,7 @@ from gateway import Duration, Fatal, Result, Retry
 from gateway.durations import parse_duration
 from gateway.processes import Head, Tail
 from gateway.testing.executors import make_attempt
+from tests.executors.values import shown
 
 WAIT_S = 20.0
 PATH = os.environ["PATH"]
@@ -41,7 +43,7 @@ def run(executor: CommandExecutor) -> Run:
     async def execute(*argv: str, payload: bytes = b"{}", job: dict[str, Any] | None = None, **config: Any) -> Result:
         attempt = make_attempt(CommandConfig(argv=argv, **config), payload, **(job or {}))
         async with asyncio.timeout(WAIT_S):
-            return await executor.execute(attempt)
+            return shown(await executor.execute(attempt))
 
     return execute
 
@@ -80,6 +82,13 @@ async def test_output_is_json_or_text_or_nothing(run: Run, output: str, value: A
     result = await run("printf", output.replace('\\"', '"'))
     assert result.value == value
     assert result.meta == {"exit_code": 0, "stderr": ""}
+
+
+async def test_output_that_is_json_is_kept_byte_for_byte(executor: CommandExecutor) -> None:
+    text = b'{"n": 123456789012345678901234567890,  "f": 1.0}'
+    async with asyncio.timeout(WAIT_S):
+        result = await executor.execute(make_attempt(CommandConfig(argv=("cat",)), text + b"\n"))
+    assert orjson.dumps(result.value) == text
 
 
 async def test_output_over_the_cap_is_dropped_and_said_so(run: Run) -> None:

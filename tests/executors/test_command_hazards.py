@@ -18,6 +18,7 @@ from executors.command.config import Rlimits
 from gateway import Duration, Fatal, Result, Retry, Secret
 from gateway.processes import Lines
 from gateway.testing.executors import make_attempt
+from tests.executors.values import shown
 
 WAIT_S = 20.0
 UID = 54321
@@ -36,7 +37,7 @@ async def run() -> AsyncIterator[Run]:
         settings = CommandConfig(argv=("sh", "-c", script), **config)
         attempt = make_attempt(settings, payload, **({"report": report} if report else {}))
         async with asyncio.timeout(WAIT_S):
-            return await executor.execute(attempt)
+            return shown(await executor.execute(attempt))
 
     yield execute
     await executor.aclose()

@@ -10,13 +10,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 import structlog
 
 from executors.python import PythonConfig, PythonExecutor
-from gateway import Duration, Fatal, Retry
+from gateway import Duration, Fatal, Result, Retry
 from gateway.testing.executors import make_attempt
 from tests.executors.runs import children, wait_for_death
+from tests.executors.values import plain, shown
 
 WAIT_S = 30.0
 MODULE = """
@@ -33,6 +35,7 @@ async def clients():
     print("left the lifespan", flush=True)
 
 def pid(payload): return os.getpid()
+def power(payload): return {"n": 2**payload}
 def add(a: int, b: int = 1) -> int: return a + b
 async def later(payload): await asyncio.sleep(0); return ["later", payload]
 def about(payload, context: Context):
@@ -103,7 +106,7 @@ def run(executor: PythonExecutor) -> Run:
         settings = PythonConfig(callable=f"process_functions:{name}", isolation="process", **config)
         executor.check(settings)
         async with asyncio.timeout(WAIT_S):
-            return (await executor.execute(make_attempt(settings, payload, **(attempt or {})))).value
+            return shown(await executor.execute(make_attempt(settings, payload, **(attempt or {})))).value
 
     return execute
 
@@ -120,7 +123,7 @@ async def test_calls_run_in_a_process_that_is_used_again_and_recycled(run: Run) 
 
 async def test_context_speaks_to_the_dispatcher(run: Run) -> None:
     reported: list[Any] = []
-    attempt = {"number": 3, "target": "resize", "key": "k", "report": reported.append}
+    attempt = {"number": 3, "target": "resize", "key": "k", "report": lambda value: reported.append(plain(value))}
     with structlog.testing.capture_logs() as logged:
         result = await run("about", attempt=attempt)
     assert result == [3, "resize", "k", "c", False, ["entered"]]
@@ -159,7 +162,9 @@ async def test_every_way_to_fail_is_told_and_the_next_call_goes_well(run: Run) -
 async def test_call_that_is_ended_is_killed_with_all_that_it_started(run: Run, end: str) -> None:
     said: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
     heartbeat = Duration(1.5) if end == "silent" else None
-    task = asyncio.ensure_future(run("hang", attempt={"report": said.set_result}, heartbeat=heartbeat))
+    task = asyncio.ensure_future(
+        run("hang", attempt={"report": lambda value: said.set_result(plain(value))}, heartbeat=heartbeat)
+    )
     pids = await asyncio.wait_for(said, WAIT_S)
     began_s = time.monotonic()
     if end == "cancelled":
@@ -211,8 +216,15 @@ def test_what_cannot_be_isolated_so_stops_the_start() -> None:
         executor.check(PythonConfig(callable="process_functions:asks_attempt", isolation="process"))
 
 
+async def test_result_of_a_process_keeps_its_digits(executor: PythonExecutor) -> None:
+    config = PythonConfig(callable="process_functions:power", isolation="process")
+    result = await asyncio.wait_for(executor.execute(make_attempt(config, b"70")), WAIT_S)
+    assert isinstance(result, Result)
+    assert orjson.dumps(result.value) == b'{"n":%d}' % 2**70
+
+
 async def test_idle_process_ends_after_a_while(executor: PythonExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("executors.python.executor.IDLE_S", 0.05)
     config = PythonConfig(callable="process_functions:pid", isolation="process")
-    pid = (await asyncio.wait_for(executor.execute(make_attempt(config)), WAIT_S)).value
+    pid = shown(await asyncio.wait_for(executor.execute(make_attempt(config)), WAIT_S)).value
     await wait_for_death(pid)
