@@ -224,6 +224,11 @@ class Settlement(msgspec.Struct, frozen=True, array_like=True):
     error: str = ""
 
     @property
+    def attempt(self) -> int:
+        """The attempt's number, from 1."""
+        return int(self.token.partition(":")[0])
+
+    @property
     def shown_reason(self) -> str:
         """The reason as records have it."""
         return Reason.FATAL if self.reason == GONE else self.reason

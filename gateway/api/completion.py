@@ -5,9 +5,10 @@ The token that came with the attempt says who may; no API key is needed.
 
 from __future__ import annotations
 
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import msgspec
+import structlog
 from msgspec import Meta
 
 from gateway.api.call import Call
@@ -17,7 +18,7 @@ from gateway.api.replays import optional_body
 from gateway.api.reply import Reply, json_reply
 from gateway.completion import read_completion_token
 from gateway.durations import Duration
-from gateway.errors import Fault, InvalidRequest
+from gateway.errors import Fault, InvalidRequest, StoreError
 from gateway.events import EventType, JobEvent
 from gateway.jobs import Outcome, Record, Settlement
 from gateway.results import encode_error, encode_progress, encode_result, error_type, verbatim
@@ -34,6 +35,8 @@ LINES = {
     "pending": "job released",
 }
 """What the log says, by the status that a job has then."""
+
+log = structlog.get_logger(__name__)
 
 UNSAID = msgspec.Raw(b"null")
 
@@ -107,23 +110,59 @@ async def _settled(
     store = call.gateway.store
     settlement = Settlement(job_id, token, outcome, delay_ms, reason, result, error)
     status = await call.in_time(lambda: settle_elsewhere(store, settlement))
-    call.gateway.transitions.one(LINES[status], job_id=job_id)
-    if call.gateway.registry.listeners.listening:
-        record = (await call.in_time(lambda: store.find(job_id))).record
-        call.gateway.registry.emit(_event(call, record, settlement, status))
+    await _tell(call, settlement, status)
     return json_reply({"job_id": job_id, "status": status})
+
+
+async def _tell(call: Call, settlement: Settlement, status: str) -> None:
+    """The line and the event of it; the record is looked up where one of them is due."""
+    due = call.gateway.transitions.room(LINES[status], 1)
+    listening = call.gateway.registry.listeners.listening
+    if not due and not listening:
+        return
+    record = await _record(call, settlement.job_id)
+    if due:
+        facts = _facts(settlement, record, status)
+        call.gateway.transitions.write(LINES[status], warning=status == "dead", **facts)
+    if listening and record is not None:
+        call.gateway.registry.emit(_event(call, record, settlement, status))
+
+
+async def _record(call: Call, job_id: str) -> Record | None:
+    """None where it cannot be had: what is settled is settled, whatever can be told of it."""
+    try:
+        (found,) = await call.in_time(lambda: call.gateway.store.find_many([job_id], short=True))
+    except StoreError as error:
+        log.warning("ended, but its record was not read", job_id=job_id, error=str(error))
+        return None
+    return found.record if found is not None else None
+
+
+def _facts(settlement: Settlement, record: Record | None, status: str) -> dict[str, Any]:
+    """What the line of an attempt says, as a dispatcher writes it."""
+    facts: dict[str, Any] = {"job_id": settlement.job_id}
+    if record is not None:
+        facts |= {"target": record.target, "lane": record.lane}
+    facts["attempt"] = settlement.attempt
+    if settlement.error:
+        facts["error"] = error_type(settlement.error)
+    if status == "dead":
+        facts["reason"] = record.reason if record is not None else settlement.shown_reason
+    elif status == "retrying" and record is not None and record.next_attempt_ms is not None:
+        facts["delay_ms"] = record.next_attempt_ms - record.updated_ms
+    return facts
 
 
 def _event(call: Call, record: Record, settlement: Settlement, status: str) -> JobEvent:
     reason = record.reason or settlement.shown_reason
-    at_ms, number = int(call.gateway.clock() * 1000), int(settlement.token.partition(":")[0])
+    at_ms = int(call.gateway.clock() * 1000)
     return JobEvent(
         cast("EventType", status),
         record.job_id,
         record.target,
         record.lane,
         at_ms,
-        number,
+        settlement.attempt,
         reason,
         error_type(settlement.error),
     )

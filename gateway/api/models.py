@@ -361,7 +361,7 @@ class ProbeError(_Model):
 class Probed(_Model):
     """One request to a target, and what an attempt would have made of it."""
 
-    outcome: Literal["succeeded", "retry", "fatal"]
+    outcome: Literal["succeeded", "parked", "retry", "fatal"]
     duration_ms: int
     error: ProbeError | None = None
     request: SentRequest | None = None

@@ -14,7 +14,7 @@ from gateway.api.call import Call
 from gateway.api.replays import optional_body
 from gateway.api.reply import Reply, json_reply
 from gateway.errors import AttemptError, Fatal, WrongState
-from gateway.executor import Attempt, HttpClient, HttpResponse, Job, Payload
+from gateway.executor import Attempt, Deferred, HttpClient, HttpResponse, Job, Payload
 from gateway.keys import JobIds
 from gateway.registry.targets import Target
 from gateway.signers import signing_keys
@@ -48,8 +48,8 @@ async def probe(call: Call) -> Reply:
     ended: dict[str, Any]
     try:
         async with asyncio.timeout(min(target.timeout_s, MAX_S)):
-            await target.executor.execute(attempt)
-        ended = {"outcome": "succeeded"}
+            result = await target.executor.execute(attempt)
+        ended = {"outcome": "parked" if isinstance(result, Deferred) else "succeeded"}
     except AttemptError as exc:
         outcome = "fatal" if isinstance(exc, Fatal) else "retry"
         ended = {"outcome": outcome, "error": {"type": exc.type, "message": exc.message}}

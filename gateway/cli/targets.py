@@ -77,13 +77,13 @@ def try_out(
     name: Name,
     payload: Annotated[str | None, typer.Argument(help="JSON; - reads standard input, @FILE a file.")] = None,
 ) -> None:
-    """Sends it one signed request, without a job; exits with 3 unless an attempt would have succeeded."""
+    """Sends it one signed request, without a job; exits with 3 if an attempt would have failed."""
     probed = session.run(lambda gateway: gateway.targets.test(name, read_json(payload)))
     if session.as_json:
         print_json(probed)
     else:
         _print_probed(probed)
-    if probed.outcome != "succeeded":
+    if probed.outcome not in ("succeeded", "parked"):
         raise typer.Exit(ENDED_BADLY)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from gateway.completion import completion_token, read_completion_token
 from gateway.signing import SigningKey
@@ -49,6 +50,30 @@ async def test_result_that_is_nested_too_deep_is_refused_and_ends_nothing(api: R
     body = b'{"result": %b}' % (b"[" * 300 + b"]" * 300)
     assert (await api.client.post(f"/jobs/{job_id}/complete", content=body, headers=headers)).status_code in (400, 422)
     assert (await api.client.get(f"/jobs/{job_id}")).json()["status"] == "running"
+
+
+@pytest.mark.parametrize(
+    ("way", "body", "line"),
+    [
+        ("complete", {"result": 1}, {"event": "job succeeded", "log_level": "info"}),
+        ("fail", {"after": "5s"}, {"event": "retry scheduled", "log_level": "info", "error": "failed"}),
+        (
+            "fail",
+            {"retry": False, "type": "no_paper"},
+            {"event": "job dead", "log_level": "warning", "error": "no_paper", "reason": "fatal"},
+        ),
+    ],
+)
+async def test_line_of_its_end_says_which_attempt_it_was(
+    api: Running, way: str, body: dict[str, Any], line: dict[str, Any]
+) -> None:
+    job_id, token = await park(api)
+    with capture_logs() as lines:
+        await api.client.post(f"/jobs/{job_id}/{way}", json=body, headers={"gateway-token": token})
+    (found,) = [each for each in lines if each["event"] == line["event"]]
+    delay_ms = found.pop("delay_ms", None)
+    assert found == line | {"job_id": job_id, "target": "echo", "lane": "default", "attempt": 1}
+    assert (delay_ms == 5000) == (line["event"] == "retry scheduled"), delay_ms
 
 
 @pytest.mark.parametrize(

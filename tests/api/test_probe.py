@@ -73,6 +73,13 @@ async def test_probe_says_what_an_attempt_would_make_of_the_answer(api: Running,
     assert shown["response"]["status"] == int(status[:3])
 
 
+async def test_probe_of_a_target_that_goes_on_elsewhere_says_so(api: Running) -> None:
+    async with Receiver(always(answer("202 Accepted", b"", "gateway-async: true"))) as receiver:
+        shown = await probe(api, receiver.url)
+    assert (shown["outcome"], shown["response"]["status"]) == ("parked", 202)
+    assert "error" not in shown
+
+
 async def test_probe_of_a_denied_address_sends_nothing(api: Running) -> None:
     async with Receiver(always(answer()), host="127.0.0.2") as receiver:
         shown = await probe(api, receiver.url)
