@@ -19,6 +19,7 @@ from executors.command import CommandConfig, CommandExecutor
 from gateway import Duration, Result, Retry
 from gateway.testing.executors import make_attempt
 from tests.executors.runs import children, launchers, run_many, wait_for_death
+from tests.executors.values import shown
 
 WAIT_S = 20.0
 ROOT = Path(__file__).parents[2]
@@ -71,7 +72,11 @@ async def line() -> AsyncIterator[Line]:
 def begin(executor: CommandExecutor, line: Line, script: str, *, grace_s: float = 0.2) -> asyncio.Task[Result]:
     """Starts a shell script that says something on `$LINE`."""
     config = CommandConfig(argv=("sh", "-c", script), env={"LINE": line.path}, grace=Duration(grace_s))
-    return asyncio.ensure_future(executor.execute(make_attempt(config, timeout_s=60.0)))
+
+    async def execute() -> Result:
+        return shown(await executor.execute(make_attempt(config, timeout_s=60.0)))
+
+    return asyncio.ensure_future(execute())
 
 
 async def cancel(task: asyncio.Task[Result]) -> float:
