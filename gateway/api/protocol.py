@@ -10,10 +10,12 @@ import asyncio
 from functools import partial
 
 import orjson
+from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
+from gateway.api.outlet import Discard, Outlet, answer, disconnect
 from gateway.api.problems import PROBLEM, problem
-from gateway.api.wire import WireProtocol
+from gateway.api.wire import Unfit, WireProtocol
 
 MAX_HEAD_BYTES = 2 * 1024 * 1024
 """Above the largest limit that can be configured for headers."""
@@ -36,36 +38,59 @@ ANSWER = "gateway.answer"
 uvicorn makes two, which cost more than all else that is done to answer. False if it has to be sent uvicorn's way."""
 
 
-class TooManyPipelined(Exception):
-    """A connection sent too many requests ahead of their answers."""
-
-
 class GuardedProtocol(WireProtocol):
-    """One connection; ends it when a head is endless, too slow or not HTTP."""
+    """One connection; ends it when a head is endless, too slow or not HTTP, behind the answers under way."""
 
     _head_bytes = 0
     _head_timer: asyncio.TimerHandle | None = None
+    _outlet: Outlet
+    _running: RequestResponseCycle | None = None
+    _refusal: bytes | None = None
+    """The last that is sent on this connection; empty if it is only to be closed."""
+    _discard: Discard | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._outlet = Outlet(transport, self._close)
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_head()
+        self._end_discard()
+        self._unset_keepalive_if_required()
+        self._drop_pipeline()
+        if self._running is not None and not self._running.response_complete:
+            disconnect(self._running)
         super().connection_lost(exc)
+        self._outlet.close = self.transport.close  # no circle is left for the collector
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
-        if (fault := self.parse(data)) is not None:
+        if self._refusal is not None or self._outlet.ended:
+            if self._discard is not None:
+                self._discard.take(len(data))
+            else:
+                self._drop(len(data))
+        elif (fault := self.parse(data)) is not None:
             self._refuse(*fault)
-            return
+        else:
+            self._look_on(len(data))
+
+    def _look_on(self, size: int) -> None:
+        """At what state the connection is left in by so many bytes."""
+        if self._discard is not None and not (self._in_body and self.cycle.response_complete):
+            self._end_discard()
         # a head that came whole needs no timer, as most do
-        if self._in_head or self.cycle is None or self.cycle.response_complete:
+        if self._in_head:
             if self._head_timer is None:
                 self._await_head()
-            self._head_bytes += len(data)
+            self._head_bytes += size
             if self._head_bytes > MAX_HEAD_BYTES:
                 self._refuse(431, "the headers do not end")
+        elif not self._in_body and self.cycle is not None and self.cycle.response_complete:
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -75,19 +100,38 @@ class GuardedProtocol(WireProtocol):
     def on_headers_complete(self) -> None:
         self._end_head()
         super().on_headers_complete()
-        self.scope[ANSWER] = partial(_answer, self.cycle)  # type: ignore[literal-required]
+        self.cycle.transport = self._outlet  # type: ignore[assignment]
+        self.scope[ANSWER] = partial(answer, self.cycle)  # type: ignore[literal-required]
         if len(self.pipeline) > MAX_PIPELINED:
-            # closing is the only answer in order: those before it are still being made; the error ends the parsing
-            self.transport.close()
-            raise TooManyPipelined
+            raise Unfit((429, f"more than {MAX_PIPELINED} requests were sent ahead of their answers"))
+
+    def on_body(self, body: bytes) -> None:
+        super().on_body(body)
+        if self._discard is not None:
+            self._discard.take(len(body))
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self.pipeline:
+        if self.transport.is_closing():
+            return
+        if self._outlet.ended:
+            self._unset_keepalive_if_required()
+        elif self.pipeline:
             self.flow.pause_reading()
+        elif self._running is None or self._running.response_complete:
+            if self._refusal is not None:
+                self._end(self._refusal)
+            elif self._in_body and self._discard is None:
+                self._begin_discard()
 
     def shutdown(self) -> None:
         super().shutdown()
+        if self._outlet.ended:
+            self.transport.close()
         if (tell := self.app_state.get(ON_DRAIN)) is not None:
             tell()
 
@@ -103,33 +147,76 @@ class GuardedProtocol(WireProtocol):
 
     def _time_out(self) -> None:
         self._head_timer = None
-        if self._head_bytes:
+        if self.flow.read_paused:  # it is we who keep it waiting
+            self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._time_out)
+            return
+        if self._in_head:
             self._refuse(408, f"the headers did not arrive within {HEAD_TIMEOUT_S:g} s")
-        else:
+        if self._outlet.ended or not self._in_head:
             self.transport.close()
 
     def _refuse(self, status: int, detail: str) -> None:
+        """Sends a problem and closes, once all that was asked before it is answered."""
         self._end_head()
         if self.transport.is_closing():
             return
-        body = orjson.dumps(problem(status, detail))
-        head = b"content-type: %b\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % (PROBLEM, len(body))
-        self.transport.write(STATUS_LINE[status] + head + body)
-        self.transport.close()
+        self._refusal, self._head_bytes = _render(status, detail), 0
+        if self._in_body:
+            self._give_up(self.cycle)
+        if self._running is None or self._running.response_complete or self._running.disconnected:
+            self._end(self._refusal)
+
+    def _drop(self, size: int) -> None:
+        """What comes behind a fault, while earlier requests are being answered."""
+        self._head_bytes += size
+        if self._head_bytes > MAX_HEAD_BYTES:
+            self.transport.close()
+
+    def _give_up(self, cycle: RequestResponseCycle) -> None:
+        """The refusal is the answer of a request whose body is at fault, unless that has one."""
+        if self.pipeline and self.pipeline[0][0] is cycle:
+            self.pipeline.popleft()
+        elif cycle.response_started:
+            self._refusal = b""
+        else:
+            disconnect(cycle)
+
+    def _close(self) -> None:
+        """At the end of an answer: at once if nothing more can be on its way here."""
+        if self._in_head or self._in_body:
+            self._end(b"")
+        else:
+            self.transport.close()
+
+    def _end(self, last: bytes) -> None:
+        if self._outlet.ended or self.transport.is_closing():
+            return
+        self._outlet.ended = True
+        self._drop_pipeline()
+        if last:
+            self.transport.write(last)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._begin_discard()
+
+    def _begin_discard(self) -> None:
+        self._unset_keepalive_if_required()
+        self._end_discard()
+        self._discard = Discard(self.transport, self.loop)
+        self.flow.resume_reading()
+
+    def _end_discard(self) -> None:
+        if self._discard is not None:
+            self._discard.end()
+            self._discard = None
+
+    def _drop_pipeline(self) -> None:
+        for cycle, _ in self.pipeline:
+            disconnect(cycle)
+        self.pipeline.clear()
 
 
-def _answer(cycle: RequestResponseCycle, status: int, content_type: bytes, body: bytes) -> bool:
-    if cycle.response_started or cycle.flow.write_paused or cycle.scope["method"] == "HEAD":
-        return False
-    if cycle.disconnected:
-        return True
-    parts = [STATUS_LINE[status], b"content-length: %d\r\ncontent-type: %b\r\n" % (len(body), content_type)]
-    parts += [b"%b: %b\r\n" % header for header in cycle.default_headers]
-    parts += [b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n", body]
-    cycle.response_started = cycle.response_complete = True
-    cycle.transport.write(b"".join(parts))
-    cycle.message_event.set()
-    if not cycle.keep_alive:
-        cycle.transport.close()
-    cycle.on_response()
-    return True
+def _render(status: int, detail: str) -> bytes:
+    body = orjson.dumps(problem(status, detail))
+    head = b"content-type: %b\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % (PROBLEM, len(body))
+    return STATUS_LINE[status] + head + body

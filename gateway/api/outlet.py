@@ -1,0 +1,90 @@
+"""What answers are written to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+
+MAX_DISCARDED_BYTES = 32 * 1024 * 1024
+"""Of what nobody reads any more; a client that sends more may never see its answer."""
+
+DISCARD_S = 5.0
+"""So long nothing may arrive of it."""
+
+DISCARDS_MOST = 6
+"""So often `DISCARD_S` may begin anew."""
+
+
+class Outlet:
+    """A transport as uvicorn writes to it: takes what comes once it has `ended`, and is closed as `close` says."""
+
+    __slots__ = ("_transport", "close", "ended", "is_closing")
+
+    def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
+        self._transport = transport
+        self.is_closing = transport.is_closing
+        self.close = close
+        self.ended = False
+
+    def write(self, data: bytes) -> None:
+        """Drops what nobody would get any more."""
+        if not self.ended and not self.is_closing():
+            self._transport.write(data)
+
+
+class Discard:
+    """What arrives of a request that was answered: closing at once would reset the connection, and the answer on its
+    way to a client that is still sending would be lost."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._bytes = 0
+        self._came = False
+        self._rounds = 0
+        self._timer = loop.call_later(DISCARD_S, self._look)
+
+    def take(self, size: int) -> None:
+        """Closes the connection once it is too much."""
+        self._came = True
+        self._bytes += size
+        if self._bytes > MAX_DISCARDED_BYTES:
+            self._transport.close()
+
+    def end(self) -> None:
+        """All of it is there, or the connection is gone."""
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        self._rounds += 1
+        if self._came and self._rounds < DISCARDS_MOST:
+            self._came = False
+            self._timer = self._loop.call_later(DISCARD_S, self._look)
+        else:
+            self._transport.close()
+
+
+def disconnect(cycle: RequestResponseCycle) -> None:
+    """Tells whoever answers that nobody waits any more."""
+    cycle.disconnected = True
+    cycle.message_event.set()
+
+
+def answer(cycle: RequestResponseCycle, status: int, content_type: bytes, body: bytes) -> bool:
+    """A whole answer in one write; False if it has to be sent uvicorn's way."""
+    if cycle.response_started or cycle.flow.write_paused or cycle.scope["method"] == "HEAD":
+        return False
+    if cycle.disconnected:
+        return True
+    parts = [STATUS_LINE[status], b"content-length: %d\r\ncontent-type: %b\r\n" % (len(body), content_type)]
+    parts += [b"%b: %b\r\n" % header for header in cycle.default_headers]
+    parts += [b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n", body]
+    cycle.response_started = cycle.response_complete = True
+    cycle.transport.write(b"".join(parts))
+    cycle.message_event.set()
+    if not cycle.keep_alive:
+        cycle.transport.close()
+    cycle.on_response()
+    return True
