@@ -65,7 +65,8 @@ class GuardedProtocol(WireProtocol):
         self._outlet.close = self.transport.close  # no circle is left for the collector
 
     def data_received(self, data: bytes) -> None:
-        self._unset_keepalive_if_required()
+        if self.timeout_keep_alive_task is not None:
+            self._unset_keepalive_if_required()
         if self._refusal is not None or self._outlet.ended:
             if self._discard is not None:
                 self._discard.take(len(data))
@@ -105,10 +106,9 @@ class GuardedProtocol(WireProtocol):
         if len(self.pipeline) > MAX_PIPELINED:
             raise Unfit((429, f"more than {MAX_PIPELINED} requests were sent ahead of their answers"))
 
-    def on_body(self, body: bytes) -> None:
-        super().on_body(body)
+    def on_surplus(self, size: int) -> None:
         if self._discard is not None:
-            self._discard.take(len(body))
+            self._discard.take(size)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._running = cycle

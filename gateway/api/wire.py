@@ -5,6 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 
 import httptools
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.api.bodies import WHOLE
@@ -113,14 +114,26 @@ class WireProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._moved = True
-        super().on_body(body)
+        cycle = self.cycle
+        if cycle.response_complete:
+            self.on_surplus(len(body))
+            return
+        cycle.body += body
+        if len(cycle.body) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
+        cycle.message_event.set()
+
+    def on_surplus(self, size: int) -> None:
+        """So many bytes of a body came behind the answer."""
 
     def on_message_complete(self) -> None:
         if self.parser.should_upgrade():
             return
         self._in_body = False
-        super().on_message_complete()
         self.scope[WHOLE] = True  # type: ignore[literal-required]
+        if not self.cycle.response_complete:
+            self.cycle.more_body = False
+            self.cycle.message_event.set()
 
     def _fault(self, version: str) -> Fault | None:
         if version not in ("1.1", "1.0"):
