@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -168,11 +169,14 @@ def _endpoints(gateway: Gateway) -> Iterator[Endpoint]:
 
 
 def _openapi_operation(lanes: Sequence[str]) -> Operation:
+    @functools.cache  # made when it is first asked for: few processes ever are
+    def description() -> Reply:
+        return json_reply(describe_api((*OPERATIONS, own), version=package.__version__, lanes=lanes))
+
     async def openapi(call: Call) -> Reply:
-        return reply
+        return description()
 
     own = Operation("GET", "/openapi.json", openapi, "read", "This description", {200: None}, store=False)
-    reply = json_reply(describe_api((*OPERATIONS, own), version=package.__version__, lanes=lanes))
     return own
 
 
