@@ -46,6 +46,14 @@ def shell(request: pytest.FixtureRequest, installed: Installation) -> Iterator[S
     shell.close()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Straight to Redis is the same code behind another transport: `test_jobs.py` shows it, the rest by `-m long`."""
+    for item in items:
+        if "[straight" in item.name and item.path.name in ("test_dlq.py", "test_installation.py"):
+            item.add_marker(pytest.mark.long)
+
+
 @pytest.fixture
 def bare(tmp_path: Path) -> Iterator[Shell]:
     """Commands in an empty folder."""
