@@ -70,9 +70,7 @@ class WireProtocol(HttpToolsProtocol):
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
         self._resumed = True
-        framing = [
-            b"%b: %b\r\n" % each for each in self.headers if each[0] in (b"content-length", b"transfer-encoding")
-        ]
+        framing = [b"%b: %b\r\n" % each for each in self.headers if each[0] in _FRAMING]
         return b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(framing)
 
     def on_message_begin(self) -> None:

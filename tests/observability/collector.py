@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from tests.observability.threaded import QuietHandler, Threaded
 from tests.waiting import until_sync
 
 
@@ -30,36 +29,20 @@ class Received:
     failed: bool
 
 
-class Collector:
+class Collector(Threaded):
     """Listens on a loopback port; `bodies` are the requests as they came, inflated."""
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
         owner = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(QuietHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 owner.bodies.append(gzip.decompress(body) if self.headers["content-encoding"] == "gzip" else body)
-                self.send_response(200)
-                self.send_header("content-length", "0")
-                self.end_headers()
+                self.answer(200)
 
-            def log_message(self, format: str, *args: object) -> None:
-                return
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(5)
+        super().__init__(Handler)
 
     def spans(self) -> list[Received]:
         """Every span so far."""

@@ -16,9 +16,8 @@ import orjson
 
 from gateway.cli.bench.callout import SECRET, sink
 from gateway.cli.bench.report import Figure, Report, percentile
-from gateway.cli.bench.rig import bench_settings, dispatcher, fill, finished, fresh_store
+from gateway.cli.bench.rig import bench_settings, dispatcher, fill, finished, flows_store
 from gateway.durations import Duration
-from gateway.registry import Registry
 from gateway.settings import EgressSettings, GatewaySettings, Settings, TargetSettings
 from gateway.store import Store
 
@@ -85,11 +84,8 @@ async def measure(url: str, *, seconds: float, repetitions: int) -> Report:
 @contextlib.asynccontextmanager
 async def _warm(url: str, settings: Settings) -> AsyncIterator[Store]:
     """A fresh store that knows the targets' flows, and a dispatcher on it."""
-    async with fresh_store(url) as store:
-        store.expect_flows(Registry.build(settings).flows)
-        await store.configure()
-        async with dispatcher(url, store, settings):
-            yield store
+    async with flows_store(url, settings) as store, dispatcher(url, store, settings):
+        yield store
 
 
 async def _latency_ms(store: Store, seconds: float) -> float:

@@ -14,9 +14,8 @@ import orjson
 from aiohttp import ClientSession, TCPConnector
 
 from gateway.cli.bench.report import Figure, Report
-from gateway.cli.bench.rig import bench_settings, dispatcher, fill, finished, fresh_store
+from gateway.cli.bench.rig import bench_settings, dispatcher, fill, finished, flows_store
 from gateway.limits import Limits
-from gateway.registry import Registry
 from gateway.settings import EgressSettings, Settings, TargetSettings
 from gateway.store import Store
 
@@ -67,12 +66,12 @@ async def measure(url: str, *, jobs: int, repetitions: int) -> Report:
         settings = callout_settings(address)
         for _ in range(repetitions):
             bare.append(jobs / await _bare(address, jobs, at_once=settings.gateway.slots))
-            async with _store(url, settings) as store:
+            async with flows_store(url, settings) as store:
                 await fill(store, CALL, [PAYLOAD] * jobs)
                 async with dispatcher(url, store, settings):
                     began = loop.time()
                     called.append(jobs / (await finished(store, jobs) - began))
-            async with _store(url, settings) as store, dispatcher(url, store, settings):
+            async with flows_store(url, settings) as store, dispatcher(url, store, settings):
                 soon.append(await _idle(store))
     return Report(
         f"{jobs:,} signed call-outs of 1 KB to a loopback sink, one dispatcher, default settings",
@@ -82,15 +81,6 @@ async def measure(url: str, *, jobs: int, repetitions: int) -> Report:
             Figure("submit to request received, idle, p50", "ms", tuple(soon)),
         ],
     )
-
-
-@contextlib.asynccontextmanager
-async def _store(url: str, settings: Settings) -> AsyncIterator[Store]:
-    """A fresh store that knows the target's flow."""
-    async with fresh_store(url) as store:
-        store.expect_flows({CALL: Registry.build(settings).flows[CALL]})
-        await store.configure()
-        yield store
 
 
 async def _bare(url: str, jobs: int, *, at_once: int) -> float:

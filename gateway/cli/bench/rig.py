@@ -87,6 +87,15 @@ async def fresh_store(url: str) -> AsyncIterator[Store]:
         await emptied(url, namespace)
 
 
+@contextlib.asynccontextmanager
+async def flows_store(url: str, settings: Settings) -> AsyncIterator[Store]:
+    """A fresh store that knows the flows of the settings' targets."""
+    async with fresh_store(url) as store:
+        store.expect_flows(Registry.build(settings).flows)
+        await store.configure()
+        yield store
+
+
 async def emptied(url: str, namespace: str) -> None:
     """Takes everything of a namespace away."""
     client = connect(url)
