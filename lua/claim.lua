@@ -15,6 +15,7 @@ if not (n and lease_ms and suspects_left and promote_most and heartbeat_ms) or f
   return redis.error_reply('ERR claim: dispatcher nonce n lease_ms suspects promote_most heartbeat_ms [lane weight wait]…')
 end
 local dk = P .. 'dispatcher:' .. dispatcher
+local HEARTBEAT_PART = 20 -- a heartbeat renewed within this part of itself is not renewed again
 
 local lanes, known = {}, {}
 local weights, weight_sum, patience = {}, 0, {}
@@ -58,7 +59,7 @@ end
 
 local LINE = '^(%a+)|([^|]*)|(%d+)|%d*|(%d*)|(%d*)|(.*)$'
 
-local last = call('HMGET', dk, 'nonce', 'ids')
+local last = call('HMGET', dk, 'nonce', 'ids', 'seen', 'idle')
 if last[1] == nonce then
   local ids = {}
   for id in string.gmatch(last[2] or '', '[^,]+') do ids[#ids + 1] = id end
@@ -103,7 +104,17 @@ local function promote_timer(path)
   end
 end
 
+local next_due_us -- of the first entry in `due`; -1: there is none
+local function look_due()
+  local first = call('ZRANGE', P .. 'due', 0, 0, 'WITHSCORES')
+  next_due_us = first[1] and tonumber(first[2]) or -1
+  armed = false
+end
+
 local function promote()
+  look_due()
+  if next_due_us < 0 or next_due_us > now_us then return end
+  armed = true
   local ids = call('ZRANGE', P .. 'due', '-inf', text(now_us), 'BYSCORE', 'LIMIT', 0, promote_most)
   if #ids == 0 then return end
   call_many('ZREM', P .. 'due', ids)
@@ -451,6 +462,34 @@ local function serve_weighted()
   end
 end
 
+-- Is there anything in these lanes?
+local function has_work()
+  local keys = {}
+  for i = 1, #lanes do keys[i] = P .. 'lane:' .. lanes[i] end
+  return #keys > 0 and call('EXISTS', unpack(keys)) > 0
+end
+
+-- Writes what the dispatcher's record says of this claim, and renews its heartbeat where the last one is not of just
+-- now. `idle`: '1' if it may be among the idle, whom a wake-up takes out by itself.
+local function show_life(idle)
+  local fields = {}
+  if taken_n > 0 then fields = { 'nonce', nonce, 'ids', table.concat(ids, ',') } end
+  if idle ~= last[4] then
+    fields[#fields + 1] = 'idle'
+    fields[#fields + 1] = idle
+  end
+  local since_ms = now_ms - (tonumber(last[3]) or 0)
+  local renewed = since_ms < 0 or since_ms >= heartbeat_ms / HEARTBEAT_PART
+  if renewed then
+    fields[#fields + 1] = 'seen'
+    fields[#fields + 1] = NOW
+  end
+  if #fields > 0 then call('HSET', dk, unpack(fields)) end
+  if not renewed then return end
+  call('PEXPIRE', dk, heartbeat_ms)
+  call('ZADD', P .. 'dispatchers', now_ms + heartbeat_ms, dispatcher)
+end
+
 promote()
 serve_overdue()
 if weight_sum > 0 then serve_weighted() end
@@ -461,25 +500,16 @@ end
 
 call_many('ZADD', P .. 'leases', leases)
 restore()
-if #ids > 0 then call('HSET', dk, 'nonce', nonce, 'ids', table.concat(ids, ',')) end
-call('HSET', dk, 'seen', NOW)
-call('PEXPIRE', dk, heartbeat_ms)
-call('ZADD', P .. 'dispatchers', now_ms + heartbeat_ms, dispatcher)
-
-local next_due = call('ZRANGE', P .. 'due', 0, 0, 'WITHSCORES')
-local wake_us = next_due[1] and math.max(0, tonumber(next_due[2]) - now_us) or -1
-local more = false
-if taken_n < n and budget > 0 then
+if armed then look_due() end
+local wake_us = next_due_us < 0 and -1 or math.max(0, next_due_us - now_us)
+local short = taken_n < n and budget > 0
+local more = not short and has_work()
+if short then
   if wake_us ~= 0 then call('ZADD', P .. 'idle', now_ms, dispatcher) end
-else
+elseif last[4] ~= '0' then
   call('ZREM', P .. 'idle', dispatcher)
-  for i = 1, #lanes do
-    if call('EXISTS', P .. 'lane:' .. lanes[i]) == 1 then
-      more = true
-      break
-    end
-  end
 end
+show_life(short and '1' or '0')
 woken = more
 commit()
 return answer(wake_us, more)

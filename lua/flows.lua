@@ -30,16 +30,23 @@ local target_nodes, key_nodes = {}, {}
 local touched_targets, touched_keys = {}, {}
 local changed_queues = {} -- key node -> set of lanes
 
-local function read_fields(node, names, values, from)
+local function read_fields(node, names, values)
   for i = 1, #names do
-    local name, value = names[i], values[from + i]
+    local name = names[i]
+    local value = values[name]
     node[name] = TEXTS[name] and (value or '') or tonumber(value or 0)
   end
 end
 
-local TARGET_FIELDS = {}
-for i = 1, #TARGET_STATE do TARGET_FIELDS[i] = TARGET_STATE[i] end
-for i = 1, #TARGET_LIMITS do TARGET_FIELDS[#TARGET_STATE + i] = TARGET_LIMITS[i] end
+-- A HASH by name; nil if there is none. Most targets have no flows and most keys no record, and then it is a good deal
+-- cheaper than to ask for each field.
+local function read_hash(key)
+  local found = call('HGETALL', key)
+  if not found[1] then return nil end
+  local values = {}
+  for i = 1, #found, 2 do values[found[i]] = found[i + 1] end
+  return values
+end
 
 local function remember(node, names)
   local was = {}
@@ -51,11 +58,12 @@ end
 local function target_node(name)
   local node = target_nodes[name]
   if node == nil then
-    local values = call('HMGET', P .. 'ft:' .. name, unpack(TARGET_FIELDS))
+    local values = read_hash(P .. 'ft:' .. name)
     node = false
-    if values[1] then
+    if values and values.running then
       node = { name = name }
-      read_fields(node, TARGET_FIELDS, values, 0)
+      read_fields(node, TARGET_STATE, values)
+      read_fields(node, TARGET_LIMITS, values)
       remember(node, TARGET_STATE)
       -- the clock of a failed-over server may lie behind the one that wrote this
       if node.interval > 0 then node.tat = math.min(node.tat, now_us + node.burst * node.interval) end
@@ -70,10 +78,9 @@ local function key_node(target, key)
   local node = key_nodes[path]
   if node == nil then
     node = { name = key, target = target, path = path, keyless = key == '' }
-    local values = key == '' and {} or call('HMGET', P .. 'fk:' .. path, unpack(KEY_STATE))
-    read_fields(node, KEY_STATE, values, 0)
-    node.stored = false
-    for i = 1, #KEY_STATE do node.stored = node.stored or values[i] and true end
+    local values = key ~= '' and read_hash(P .. 'fk:' .. path)
+    read_fields(node, KEY_STATE, values or NONE)
+    node.stored = values and true or false
     node.expiring = node.running == 0 and node.held == '' and node.lanes == '' and node.timer == 0
     remember(node, KEY_STATE)
     if target.key_interval > 0 then node.tat = math.min(node.tat, now_us + target.key_burst * target.key_interval) end
@@ -127,7 +134,10 @@ local function free_at(node, interval, burst, quota, window)
   return at
 end
 
+local armed = false -- is there something new in `due`?
+
 local function arm(node, member, at)
+  armed = true
   node.timer = math.min(at, now_us + TIMER_MOST)
   call('ZADD', P .. 'due', node.timer, '~' .. member)
 end
