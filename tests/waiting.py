@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 
-async def until(true: Callable[[], Awaitable[bool]], *, timeout_s: float = 10.0, every_s: float = 0.01) -> None:
+async def until(true: Callable[[], Awaitable[bool]], *, timeout_s: float = 20.0, every_s: float = 0.01) -> None:
     """Returns once `true()` is; raises TimeoutError after `timeout_s`."""
     async with asyncio.timeout(timeout_s):
         while not await true():  # noqa: ASYNC110  nothing announces it
@@ -21,7 +21,7 @@ async def ended(task: asyncio.Task[None]) -> None:
         await asyncio.wait([task], timeout=0.2)
 
 
-def until_sync(true: Callable[[], bool], *, timeout_s: float = 10.0, every_s: float = 0.02) -> None:
+def until_sync(true: Callable[[], bool], *, timeout_s: float = 20.0, every_s: float = 0.02) -> None:
     """As `until`, for tests that have no event loop."""
     end = time.monotonic() + timeout_s
     while not true():

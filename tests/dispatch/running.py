@@ -87,7 +87,7 @@ class Client:
     async def record(self, job_id: str) -> Record:
         return (await self.store.find(job_id)).record
 
-    async def reached(self, job_id: str, *statuses: str, timeout_s: float = 10.0) -> Record:
+    async def reached(self, job_id: str, *statuses: str, timeout_s: float = 20.0) -> Record:
         """The record, once its status is one of these."""
         seen: list[Record] = []
 
@@ -101,16 +101,16 @@ class Client:
             raise AssertionError(f"still {seen[0].status}, not {statuses}") from None
         return seen[0]
 
-    async def ended(self, job_id: str, *, timeout_s: float = 10.0) -> Record:
+    async def ended(self, job_id: str, *, timeout_s: float = 20.0) -> Record:
         return await self.reached(job_id, "succeeded", "dead", "cancelled", timeout_s=timeout_s)
 
     async def count(self, counter: str) -> int:
         counters = (await self.store.inspect()).counters
         return sum(value for name, value in counters.items() if name.split(":")[0] == counter)
 
-    def worker(self, settings: Settings, name: str = "other") -> Worker:
-        """Another dispatcher, worked by hand."""
-        lease_ms = round(settings.gateway.lease * 1000)
+    def worker(self, settings: Settings, name: str = "other", *, lease_s: float | None = None) -> Worker:
+        """Another dispatcher, worked by hand; its leases are as long as those of `settings` unless told."""
+        lease_ms = round((lease_s or settings.gateway.lease) * 1000)
         return Worker(
             self.store.client, self.store.keyspaces[0], name, self.store.lanes, lease_ms=lease_ms, heartbeat_ms=lease_ms
         )
