@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import uuid
 from collections.abc import Iterator
 
@@ -34,6 +35,14 @@ def valkey_cluster() -> Iterator[Server]:
 def namespace() -> str:
     """A namespace that no other test uses."""
     return f"t{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(autouse=True)
+def leave_import_path() -> Iterator[None]:
+    """A registry puts its working directory on the path, and every import of a later test would look through all."""
+    path = list(sys.path)
+    yield
+    sys.path[:] = path
 
 
 @pytest.fixture(autouse=True)

@@ -35,7 +35,7 @@ Write = Callable[..., None]
 @pytest.fixture
 def write(tmp_path: Path) -> Iterator[Write]:
     """Writes modules, and has them forgotten afterwards."""
-    before = set(sys.modules), list(sys.path)
+    before = set(sys.modules)
 
     def write(**modules: str) -> None:
         for name, text in modules.items():
@@ -44,9 +44,8 @@ def write(tmp_path: Path) -> Iterator[Write]:
             path.write_text(text)
 
     yield write
-    for name in set(sys.modules) - before[0]:
+    for name in set(sys.modules) - before:
         del sys.modules[name]
-    sys.path[:] = before[1]
 
 
 def build(folder: Path, imports: str = "declared_tasks", *, toml: str = "") -> Registry:

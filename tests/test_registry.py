@@ -67,9 +67,8 @@ def register_executors():
 @pytest.fixture(autouse=True)
 def _clean_imports() -> Iterator[None]:
     """Each test has modules of the same names in a folder of its own."""
-    modules, path = set(sys.modules), list(sys.path)
+    modules = set(sys.modules)
     yield
-    sys.path[:] = path
     for name in set(sys.modules) - modules:
         if name.startswith("plug"):
             del sys.modules[name]

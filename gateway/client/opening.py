@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import uuid
 from typing import Any, TypedDict
 from urllib.parse import urlsplit
@@ -29,6 +30,7 @@ class ConnectionOptions(TypedDict):
     timeout: httpx.Timeout
     limits: httpx.Limits
     follow_redirects: bool
+    verify: ssl.SSLContext | bool
 
 
 class RequestOptions(TypedDict):
@@ -55,6 +57,8 @@ def connection_options(url: str, key: str | None, timeout_s: float) -> Connectio
         timeout=httpx.Timeout(timeout_s, connect=min(_CONNECT_S, timeout_s)),
         limits=httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=_KEEP_S),
         follow_redirects=False,
+        # without TLS the certificates of the world need not be read; whoever comes to it all the same is not trusted
+        verify=parts.scheme == "https" or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from types import TracebackType
 from typing import Self
 
@@ -129,6 +129,7 @@ def _connect_timeout(timeout_s: float) -> ClientTimeout:
     return ClientTimeout(total=None, connect=2 * timeout_s, sock_connect=timeout_s, ceil_threshold=EXACT)
 
 
+@cache
 def _verifying() -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2

@@ -7,6 +7,7 @@ import importlib.metadata
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 from gateway.errors import ConfigError, PluginError
@@ -73,6 +74,7 @@ def make_importable(settings: Settings) -> None:
         sys.path.insert(0, directory)
 
 
+@cache
 def _own_version() -> str:
     try:
         return importlib.metadata.version("event-gateway")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -60,9 +60,14 @@ def decode(
         raise _located(exc, kind, place) from exc
 
 
-def field_names(kind: Any) -> list[str]:
+def field_names(kind: Any) -> tuple[str, ...]:
     """The keys of a Struct, as they are written."""
-    return [field.encode_name for field in msgspec.structs.fields(kind)]
+    return _field_names(kind)
+
+
+@cache
+def _field_names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.encode_name for field in msgspec.structs.fields(kind))
 
 
 def join_place(place: str, path: str) -> str:

@@ -14,6 +14,7 @@ import structlog
 from redis.asyncio import ConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.driver_info import DriverInfo
 from redis.exceptions import (
     ClusterDownError,
     ConnectionError,
@@ -43,6 +44,9 @@ STUCK_S = 10.0
 
 MISLED = (ConnectionError, TimeoutError, OSError, ReadOnlyError, ClusterDownError)
 """After one of these the server may be gone, or be another one: its connections are made anew before they are used."""
+
+DRIVER = DriverInfo()
+"""What `CLIENT LIST` shows; made once, since the library looks its own version up on disk for it."""
 
 ANSWERED = (NoScriptError, MovedError)
 """No fault: what is called anew at once."""
@@ -77,6 +81,7 @@ class Client(Redis):
                 retry_on_error=[],
                 socket_timeout=reply_timeout_s,
                 socket_connect_timeout=CONNECT_TIMEOUT_S,
+                driver_info=DRIVER,
             ),
         )
         pool: Any = client.connection_pool
