@@ -161,15 +161,20 @@ class Client(Redis):
             if link is not None:
                 link.retire()
             self._link, made_in = None, self.generation
-            pool: Any = self.connection_pool
-            connection = pool.connection_class(**pool.connection_kwargs)
-            try:
-                await connection.connect()
-            except BaseException:
-                await connection.disconnect(nowait=True)
-                raise
+            connection = await self.dial()
             self._link = Link(connection, timeout_s=self._reply_timeout_s, made_in=made_in)
             return self._link
+
+    async def dial(self) -> Any:
+        """A connection that the library makes and that is of none of its pools: it is the caller's to close."""
+        pool: Any = self.connection_pool
+        connection = pool.connection_class(**pool.connection_kwargs)
+        try:
+            await connection.connect()
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+        return connection
 
     def progressed(self) -> None:
         """Told of a reply, whatever it says."""

@@ -18,7 +18,8 @@ from redis.exceptions import ConnectionError, InvalidResponse, TimeoutError
 Command = tuple[Any, ...]
 """Of strings, bytes and whole numbers."""
 
-_NOTHING = object()
+NOTHING = object()
+"""What the parser says while a reply is not whole."""
 
 
 class _Sent:
@@ -46,7 +47,7 @@ class Link(asyncio.Protocol):
         self._connection = connection
         self._timeout_s = timeout_s
         self._transport: asyncio.Transport = connection._writer.transport
-        self._parser = _parser(connection)
+        self._parser = parser_of(connection)
         self._waiting: deque[_Sent] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._over: Exception | None = None
@@ -90,7 +91,7 @@ class Link(asyncio.Protocol):
         parser, waiting = self._parser, self._waiting
         parser.feed(data)
         try:
-            while (reply := parser.gets()) is not _NOTHING:
+            while (reply := parser.gets()) is not NOTHING:
                 if isinstance(reply, hiredis.PushNotification):
                     continue
                 sent = waiting[0]
@@ -135,10 +136,10 @@ class Link(asyncio.Protocol):
                 sent.future.set_exception(type(error)(*error.args))
 
 
-def _parser(connection: Any) -> hiredis.Reader:
-    """Makes of an error's text the exception that the library would make of it."""
+def parser_of(connection: Any) -> hiredis.Reader:
+    """One that makes of an error's text the exception that the library would make of it."""
     make_error: Callable[[str], Exception] = connection._parser.parse_error
-    return hiredis.Reader(protocolError=InvalidResponse, replyError=make_error, notEnoughData=_NOTHING)
+    return hiredis.Reader(protocolError=InvalidResponse, replyError=make_error, notEnoughData=NOTHING)
 
 
-__all__ = ["Command", "Link"]
+__all__ = ["NOTHING", "Command", "Link", "parser_of"]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
-from redis.exceptions import ConnectionError
+from redis.crc import key_slot
+from redis.exceptions import ConnectionError, ResponseError
 
 from gateway.keys import Keyspace
 from gateway.store.channels import follow
 from gateway.store.client import Client
 from tests.servers import Server, free_ports
+from tests.waiting import until
 
 
 class Apart(Client):
@@ -49,3 +52,108 @@ async def test_nobody_reads_on_when_one_of_the_servers_cannot_be_reached(apart: 
     with pytest.raises(ConnectionError):
         await follow(client, channels, subscribed=subscribed, received=lambda keyspace, text: None)
     assert asyncio.all_tasks() == before
+
+
+class Listening:
+    """A `follow` of one channel under way: what was said there, and how it ends."""
+
+    def __init__(self, client: Client, *, idle_s: float) -> None:
+        self.subscribed = asyncio.Event()
+        self.heard: asyncio.Queue[tuple[int, str]] = asyncio.Queue()
+        keyspace = Keyspace("n", 0)
+        self.task = asyncio.create_task(
+            follow(
+                client,
+                [(keyspace, f"{keyspace.prefix}c")],
+                subscribed=self._subscribed,
+                received=lambda said, text: self.heard.put_nowait((said.partition, text)),
+                idle_s=idle_s,
+            )
+        )
+
+    async def _subscribed(self) -> None:
+        self.subscribed.set()
+
+
+@contextlib.asynccontextmanager
+async def listening(client: Client, *, idle_s: float = 60.0) -> AsyncIterator[Listening]:
+    it = Listening(client, idle_s=idle_s)
+    try:
+        async with asyncio.timeout(10):
+            await asyncio.wait(
+                {it.task, waiting := asyncio.ensure_future(it.subscribed.wait())}, return_when="FIRST_COMPLETED"
+            )
+            waiting.cancel()
+            yield it
+    finally:
+        it.task.cancel()
+        await asyncio.wait([it.task])
+
+
+CHANNEL = Keyspace("n", 0).prefix + "c"
+
+
+@pytest.mark.parametrize("options", ["", "&protocol=2", "&protocol=3"])
+async def test_messages_come_in_order_whatever_the_protocol(valkey_server: Server, options: str) -> None:
+    client = Client.to(valkey_server.url + options)
+    async with listening(client) as it:
+        await client.send([("SPUBLISH", CHANNEL, f"{number} ä") for number in range(300)])
+        assert [await it.heard.get() for _ in range(300)] == [(0, f"{number} ä") for number in range(300)]
+    await client.aclose()
+
+
+async def test_a_silent_server_is_noticed_and_one_that_answers_is_kept() -> None:
+    with Server() as server:
+        client = Client.to(f"{server.url}&protocol=2")  # whose answer to PING looks like a message
+        async with listening(client, idle_s=0.05) as it:
+            await until(lambda: _pinged(client, 2))
+            assert not it.task.done()
+            server.suspend()
+            with pytest.raises(ConnectionError, match="silent"):
+                await it.task
+            server.resume()
+        await client.aclose()
+
+
+async def _pinged(client: Client, times: int) -> bool:
+    statistics = await client.info("commandstats")
+    return int(statistics.get("cmdstat_ping", {"calls": 0})["calls"]) >= times
+
+
+async def test_it_ends_and_leaves_no_connection_when_the_server_closes_it(valkey_server: Server) -> None:
+    client = Client.to(valkey_server.url)
+    async with listening(client) as it:
+        await client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+        with pytest.raises(ConnectionError, match=r"closed|lost"):
+            await it.task
+    async with listening(client):
+        pass
+
+    async def nobody() -> bool:
+        return not await client.execute_command("CLIENT", "LIST", "TYPE", "pubsub")
+
+    await until(nobody)
+    await client.aclose()
+
+
+async def test_what_refuses_a_subscription_is_raised(valkey_server: Server) -> None:
+    client = Client.to(valkey_server.url)
+    await client.execute_command("ACL", "SETUSER", "deaf", "on", "nopass", "~*", "+@all", "resetchannels")
+    deaf = Client.to(valkey_server.url)
+    deaf.connection_pool.connection_kwargs |= {"username": "deaf", "password": "x"}
+    async with listening(deaf) as it:
+        with pytest.raises(ResponseError):
+            await it.task
+    await client.execute_command("ACL", "DELUSER", "deaf")
+    await deaf.aclose()
+    await client.aclose()
+
+
+async def test_it_ends_when_its_slot_goes_to_another_server() -> None:
+    with Server(cluster=True) as server:
+        client = Client.to(f"redis://127.0.0.1:{server.port}")
+        async with listening(client) as it:
+            await client.execute_command("CLUSTER", "DELSLOTS", key_slot(CHANNEL.encode()))
+            with pytest.raises(ConnectionError, match="another server"):
+                await it.task
+        await client.aclose()
