@@ -81,19 +81,20 @@ def _refined(schema: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
 
 
 def _link(paths: dict[str, dict[str, Any]], operations: Sequence[Operation]) -> None:
-    """Says which operations take the id that an answer gives."""
+    """Says which operations take the id that an answer gives, or the name that a PUT gave."""
     for operation in operations:
         for status, kind in operation.answers.items():
             names = {field.name for each in _alternatives(kind) for field in msgspec.structs.fields(each)}
+            known = {name: f"$response.body#/{name}" for name in names if name.endswith("_id")}
+            if operation.method == "PUT":
+                known |= {name: f"$request.path.{name}" for name in _PATH_VALUE.findall(operation.path)}
             links = {
-                _name(other, method): {
-                    "operationId": _name(other, method),
-                    "parameters": {value: f"$response.body#/{value}"},
-                }
+                _name(other, method): {"operationId": _name(other, method), "parameters": {value: known[value]}}
                 for other in operations
+                if other is not operation
                 for value in _PATH_VALUE.findall(other.path)
                 for method in _methods(other)
-                if value in names and value.endswith("_id")
+                if value in known
             }
             if links:
                 for method in _methods(operation):

@@ -47,6 +47,8 @@ def fuzz(
         seed += 1
         print(json.dumps({"requests": sent, "seed": seed - 1}), flush=True)
     failed = [line for line in gateway.log().splitlines() if '"a request failed"' in line or "Traceback" in line]
+    if not gateway.whole:
+        failed.append("a process ended meanwhile")
     return Outcome(sent, "\n".join(failed))
 
 

@@ -7,13 +7,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.e2e.installation import Installation
+from tests.e2e.installation import Installation, Process
 from tests.servers import Server
 
 KEY = "gwk_fuzz_0123456789abcdef0123456789abcdef"
-MORE = """
+CONFIG = """
+[gateway]
+dispatcher_port = 0
+
 [egress]
 allow = ["127.0.0.1/32"]
+
+[targets.work]
+executor = "python"
+callable = "tasks:work"
 
 [targets.echo]
 executor = "command"
@@ -30,6 +37,11 @@ secrets = ["the-secret"]
 [[triggers.github.routes]]
 target = "work"
 
+[triggers.open]
+verifier = "none"
+[[triggers.open.routes]]
+target = "echo"
+
 [schedules.daily]
 cron = "@daily"
 target = "work"
@@ -42,6 +54,12 @@ class Described:
 
     url: str
     folder: Path
+    processes: tuple[Process, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether the gateway and the dispatcher still run."""
+        return not any(process.ended for process in self.processes)
 
     def log(self) -> str:
         return "".join(file.read_text() for file in sorted(self.folder.glob("log.*")))
@@ -53,12 +71,12 @@ def described(folder: Path) -> Iterator[Described]:
     with Server() as server:
         installation = Installation(folder, env={"GATEWAY_API_KEY": KEY})
         installation.client.headers["Authorization"] = f"Bearer {KEY}"
-        installation.configure(more=MORE)
+        (folder / "gateway.toml").write_text(CONFIG)
         try:
-            installation.serve(server.url)
-            installation.dispatch(server.url).await_line("dispatcher started")
+            processes = (installation.serve(server.url), installation.dispatch(server.url))
+            processes[1].await_line("dispatcher started")
             for _ in range(3):
                 installation.ended(installation.submit("die"))
-            yield Described(str(installation.client.base_url).rstrip("/"), folder)
+            yield Described(str(installation.client.base_url).rstrip("/"), folder, processes)
         finally:
             installation.close()
