@@ -10,6 +10,7 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from time import perf_counter
 
 import structlog
 
@@ -28,6 +29,9 @@ POLLED_PARTITIONS = 4
 
 _STEPS_TO_LEAVE = 2
 """Turns of the event loop until a request has left: one to make it, one for the loop to write it."""
+
+EARLY_S = 0.0001
+"""So much before jobs are due they are asked for, at most: asked in vain, Redis says how long is left."""
 
 _BACKOFF_S = (0.02, 1.0)
 
@@ -60,7 +64,10 @@ class ClaimLoop:
         self._hungry = True
         self._woken = False
         self._claiming = True
+        # by `perf_counter`: the event loop's clock has whole milliseconds
         self._look_at = 0.0
+        self._sent_s = 0.0
+        self._timed = False
         stretch = max(1.0, partitions / POLLED_PARTITIONS)
         self._poll_s = (POLL_S[0] * stretch, POLL_S[1] * stretch)
         # what the claim under way has reserved
@@ -68,6 +75,7 @@ class ClaimLoop:
         self._suspect_reserved = False
         self._arrived: Sequence[Claimed] = ()
         self.turned_s: float | None = None
+        self._timer: asyncio.TimerHandle
         # half of the slots at once, so that one half runs while the other is fetched
         self._batch = max(1, (slots.count + 1) // 2)
         self._turn = Turn(self._slot_freed)
@@ -140,10 +148,11 @@ class ClaimLoop:
     def _next_claim(self) -> ClaimRequest | None:
         if not (self._claiming and self._hungry):
             return None
-        n = self._reserved = self._slots.reserve(self._turn, self._batch)
+        # what is due at one instant is mostly many, and none of it is to wait for a second claim
+        n = self._reserved = self._slots.reserve(self._turn, self._slots.count if self._timed else self._batch)
         if n == 0:
             return self._pass_on() if self._woken else None
-        self._hungry = self._woken = False
+        self._hungry = self._woken = self._timed = False
         self._suspect_reserved = self._slots.reserve_suspect(self._turn)
         return self._worker.next_claim(n, suspects=self._suspect_reserved)
 
@@ -158,6 +167,7 @@ class ClaimLoop:
         try:
             while True:
                 self.turned_s = asyncio.get_running_loop().time()
+                self._sent_s = perf_counter()
                 try:
                     exchange = await self._worker.exchange(settlements, claim)
                     return self._kept(exchange) if lent else exchange
@@ -209,7 +219,8 @@ class ClaimLoop:
         self._reserved, self._suspect_reserved = 0, False
         poll_s = self._rng.uniform(*self._poll_s)
         wait_s = poll_s if exchange.wake_in_s is None else min(poll_s, exchange.wake_in_s)
-        self._look_at = asyncio.get_running_loop().time() + wait_s
+        # from when it was sent: Redis told the time a little later, and the next claim is as long on its way
+        self._look_at = self._sent_s + wait_s
         self._hungry = self._hungry or exchange.more or got == claim.n
         self._arrived = exchange.claimed
         if claim.n:
@@ -218,24 +229,29 @@ class ClaimLoop:
             self._slots.give_back(reserved - got)
 
     def _expect_retries(self, settlements: Sequence[Settlement]) -> None:
-        now = asyncio.get_running_loop().time()
         for settlement in settlements:
             if settlement.outcome == "retry":
-                self._look_at = min(self._look_at, now + settlement.delay_ms / 1000)
+                self._look_at = min(self._look_at, self._sent_s + settlement.delay_ms / 1000)
 
     async def _wait(self) -> None:
-        loop = asyncio.get_running_loop()
-        timer = loop.call_at(self._look_at, self._look_again)
+        self._arm()
         try:
             await self._event.wait()
         finally:
-            timer.cancel()
+            self._timer.cancel()
         self._event.clear()
 
+    def _arm(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._look_at - perf_counter(), self._look_again)
+
     def _look_again(self) -> None:
+        now_s = perf_counter()
+        if now_s < self._look_at - EARLY_S:  # timers have whole milliseconds, and some run early
+            self._arm()
+            return
         # should this claim be put off, for want of slots, the next look is a poll away
-        self._look_at = asyncio.get_running_loop().time() + self._poll_s[1]
-        self._hungry = True
+        self._look_at = now_s + self._poll_s[1]
+        self._hungry = self._timed = True
         self._event.set()
 
     def _slot_freed(self) -> None:
