@@ -20,9 +20,9 @@ class Subcommand:
 
 
 SUBCOMMANDS: dict[str, Subcommand] = {
-    "up": Subcommand("run", "Everything in one: an embedded Valkey, a gateway and a dispatcher.", "up"),
-    "serve": Subcommand("run", "The HTTP side: takes jobs and webhooks in.", "serve"),
-    "dispatch": Subcommand("run", "The working side: claims jobs and runs them.", "dispatch"),
+    "up": Subcommand("up", "Everything in one: an embedded Valkey, a gateway and a dispatcher.", "up"),
+    "serve": Subcommand("serve", "The HTTP side: takes jobs and webhooks in.", "serve"),
+    "dispatch": Subcommand("dispatch", "The working side: claims jobs and runs them.", "dispatch"),
     "jobs": Subcommand("jobs", "Submits jobs, looks at them, waits for them, cancels them."),
     "dlq": Subcommand("dlq", "The dead-letter queue: looks through it, sends jobs back, purges them."),
     "targets": Subcommand("targets", "Lists, shows, registers, tries out, pauses and resumes targets."),

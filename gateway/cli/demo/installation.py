@@ -18,7 +18,7 @@ from pathlib import Path
 
 import httpx
 
-from gateway.cli.run import program
+from gateway.cli.dispatch import program
 from gateway.errors import GatewayError
 from gateway.settings.environment import REDIS_URL
 from gateway.store.embedded import EmbeddedValkey
