@@ -8,7 +8,8 @@
 -- An attempt that fails while the breaker is open began before it opened, and is given back unspent.
 
 local BREAKER = { 'breaker_ratio', 'breaker_window', 'breaker_pause', 'breaker_cap', 'window_at', 'good', 'bad', 'trips' }
-local breakers = {} -- target -> its fields; `changed`: to be written
+local breakers -- target -> its fields; `changed`: to be written
+at_begin(function() breakers = {} end)
 
 local function breaker_of(t)
   local b = breakers[t.name]

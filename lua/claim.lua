@@ -8,17 +8,32 @@
 -- Returns  1 us until the next due job (-1: none), 2 is there more to claim (0 or 1), 3 the time in ms, then per job 3: id,
 --       what is new since it was submitted ('': nothing, else attempt, previous delay ms, when it became ready again in
 --       ms and facts, with bars between them), body with its first facts
-local dispatcher, nonce = ARGV[1], ARGV[2]
-local n, lease_ms, suspects_left = whole(ARGV[3], 0), whole(ARGV[4], 1), whole(ARGV[5], 0)
-local promote_most, heartbeat_ms = whole(ARGV[6], 0), whole(ARGV[7], 1)
-if not (n and lease_ms and suspects_left and promote_most and heartbeat_ms) or find(nonce, '[|,\n]') or #ARGV < 10 or (#ARGV - 7) % 3 ~= 0 then
-  return redis.error_reply('ERR claim: dispatcher nonce n lease_ms suspects promote_most heartbeat_ms [lane weight wait]…')
-end
-local dk = P .. 'dispatcher:' .. dispatcher
 local HEARTBEAT_PART = 20 -- a heartbeat renewed within this part of itself is not renewed again
 
-local lanes, known = {}, {}
-local weights, weight_sum, patience = {}, 0, {}
+local dispatcher, nonce, dk
+local n, lease_ms, suspects_left, promote_most, heartbeat_ms
+local last             -- what the dispatcher's record says of its last claim: nonce, ids, seen, idle
+local lanes, known, weights, weight_sum, patience
+local taken, taken_n   -- the reply, and of how many jobs
+local leases, ids      -- of the jobs taken
+local bodies           -- id -> body, false if there is no such job
+local news             -- has there come something to claim where the walk may have been already?
+local budget           -- steps left
+local look_most        -- jobs of earlier times that may still be looked for
+local passed_over      -- targets whose first job is a suspect that may not run now
+local STARTED, FRESH, DEADLINE
+
+-- Reads the arguments; the error if they are wrong.
+local function read_args()
+  dispatcher, nonce = args[1], args[2]
+  n, lease_ms, suspects_left = whole(args[3], 0), whole(args[4], 1), whole(args[5], 0)
+  promote_most, heartbeat_ms = whole(args[6], 0), whole(args[7], 1)
+  if not (n and lease_ms and suspects_left and promote_most and heartbeat_ms) or find(nonce, '[|,\n]') or #args < 10 or (#args - 7) % 3 ~= 0 then
+    return redis.error_reply('ERR claim: dispatcher nonce n lease_ms suspects promote_most heartbeat_ms [lane weight wait]…')
+  end
+  dk = P .. 'dispatcher:' .. dispatcher
+end
+
 local function add_lane(lane, weight, most_ms)
   if known[lane] or lane_paused(lane) then return end
   known[lane] = true
@@ -27,13 +42,22 @@ local function add_lane(lane, weight, most_ms)
   patience[lane] = most_ms
   weight_sum = weight_sum + weight
 end
-for i = 8, #ARGV, 3 do add_lane(ARGV[i], tonumber(ARGV[i + 1]) or 0, tonumber(ARGV[i + 2]) or 0) end
--- lanes that are no longer configured still drain, last
-for i = 1, #LANES do add_lane(LANES[i], 0, 0) end
 
-local taken = { -1, 0, now_ms }
-local taken_n = 0
-local STARTED = '|' .. NOW .. '|'
+local function read_lanes()
+  lanes, known, weights, weight_sum, patience = {}, {}, {}, 0, {}
+  for i = 8, #args, 3 do add_lane(args[i], tonumber(args[i + 1]) or 0, tonumber(args[i + 2]) or 0) end
+  -- lanes that are no longer configured still drain, last
+  for i = 1, #LANES do add_lane(LANES[i], 0, 0) end
+end
+
+local function begin_claim()
+  taken, taken_n, leases, ids, bodies = { -1, 0, now_ms }, 0, {}, {}, {}
+  news, budget, look_most, passed_over = false, 4 * n + 16, 2 * CHUNK, {}
+  STARTED = '|' .. NOW .. '|'
+  FRESH = 'running|1:' .. nonce .. '|1' .. STARTED .. '||' -- the line of a first attempt, up to its facts
+  DEADLINE = text(now_ms + lease_ms)
+end
+
 local function reply(id, news, body)
   local at = 3 * taken_n + 3
   taken[at + 1], taken[at + 2], taken[at + 3] = id, news, body
@@ -44,7 +68,6 @@ local function answer(wake_us, more)
   return taken
 end
 
-local bodies = {} -- id -> body, false if there is no such job
 -- Reads all that taking these jobs needs.
 local function read_jobs(ids)
   read_lines(ids)
@@ -59,15 +82,15 @@ end
 
 local LINE = '^(%a+)|([^|]*)|(%d+)|%d*|(%d*)|(%d*)|(.*)$'
 
-local last = call('HMGET', dk, 'nonce', 'ids', 'seen', 'idle')
-if last[1] == nonce then
-  local ids = {}
-  for id in string.gmatch(last[2] or '', '[^,]+') do ids[#ids + 1] = id end
-  read_jobs(ids)
-  for i = 1, #ids do
-    local status, token, attempt, previous, updated, facts = match(lines[ids[i]] or '', LINE)
+-- The answer to a claim that is made again: the jobs it got that are still its own.
+local function repeat_claim()
+  local had = {}
+  for id in string.gmatch(last[2] or '', '[^,]+') do had[#had + 1] = id end
+  read_jobs(had)
+  for i = 1, #had do
+    local status, token, attempt, previous, updated, facts = match(lines[had[i]] or '', LINE)
     if status == 'running' and token == attempt .. ':' .. nonce then
-      reply(ids[i], attempt .. '|' .. previous .. '|' .. updated .. '|' .. facts, bodies[ids[i]] or '\n')
+      reply(had[i], attempt .. '|' .. previous .. '|' .. updated .. '|' .. facts, bodies[had[i]] or '\n')
     end
   end
   return answer(0, false)
@@ -129,11 +152,6 @@ local function promote()
   end
 end
 
-local leases = {}
-local ids = {}
-
-local news = false -- has there come something to claim where the walk may have been already?
-
 local function is_reference(member)
   return member == SUSPECTS or string.byte(member) == 126
 end
@@ -147,9 +165,6 @@ local function move(id)
   news = true
   return true
 end
-
-local FRESH = 'running|1:' .. nonce .. '|1' .. STARTED .. '||' -- the line of a first attempt, up to its facts
-local DEADLINE = text(now_ms + lease_ms)
 
 -- What keeps a job with flags from being taken: 'suspect' (not now), 'gone' (expired); nil if nothing does.
 local function take_rare(id, lane, target, flags)
@@ -209,7 +224,6 @@ end
 
 -- Is every job of the target in its flow that came before it had limits and whose rank is at most this one? Puts those
 -- there as far as the claim may still look for them.
-local look_most = 2 * CHUNK
 local function is_gathered(t, lane, rank)
   local earlier = P .. 'earlier:' .. t.name
   local from = call('HGET', earlier, lane)
@@ -241,9 +255,6 @@ local function next_key(t, lane, ring)
   if is_gathered(t, lane, tonumber(head[2])) then return ring[1] end
   return call('ZRANGE', P .. 'heads:' .. lane .. ':' .. t.name, 0, 0)[1]
 end
-
-local budget = 4 * n + 16
-local passed_over = {} -- targets whose first job is a suspect that may not run now
 
 -- A run of a target's jobs without a key, while none of its keys waits: those of rank up to `limit`.
 local function serve_keyless(t, lane, limit)
@@ -490,26 +501,35 @@ local function show_life(idle)
   call('ZADD', P .. 'dispatchers', now_ms + heartbeat_ms, dispatcher)
 end
 
-promote()
-serve_overdue()
-if weight_sum > 0 then serve_weighted() end
-for i = 1, #lanes do
-  if taken_n >= n or budget <= 0 then break end
-  walk(lanes[i], n)
-end
+return function()
+  local fault = read_args()
+  if fault then return fault end
+  begin_claim()
+  last = call('HMGET', dk, 'nonce', 'ids', 'seen', 'idle')
+  if last[1] == nonce then return repeat_claim() end
+  read_lanes()
+  promote()
+  serve_overdue()
+  if weight_sum > 0 then serve_weighted() end
+  for i = 1, #lanes do
+    if taken_n >= n or budget <= 0 then break end
+    walk(lanes[i], n)
+  end
 
-call_many('ZADD', P .. 'leases', leases)
-restore()
-if armed then look_due() end
-local wake_us = next_due_us < 0 and -1 or math.max(0, next_due_us - now_us)
-local short = taken_n < n and budget > 0
-local more = not short and has_work()
-if short then
-  if wake_us ~= 0 then call('ZADD', P .. 'idle', now_ms, dispatcher) end
-elseif last[4] ~= '0' then
-  call('ZREM', P .. 'idle', dispatcher)
+  call_many('ZADD', P .. 'leases', leases)
+  restore()
+  if armed then look_due() end
+  local wake_us = next_due_us < 0 and -1 or math.max(0, next_due_us - now_us)
+  local short = taken_n < n and budget > 0
+  local more = not short and has_work()
+  if short then
+    if wake_us ~= 0 then call('ZADD', P .. 'idle', now_ms, dispatcher) end
+  elseif last[4] ~= '0' then
+    call('ZREM', P .. 'idle', dispatcher)
+  end
+  show_life(short and '1' or '0')
+  woken = more
+  commit()
+  bodies = NONE -- they may be large, and the next claim may be far
+  return answer(wake_us, more)
 end
-show_life(short and '1' or '0')
-woken = more
-commit()
-return answer(wake_us, more)

@@ -26,9 +26,13 @@ local TARGET_LIMITS = { 'concurrency', 'interval', 'burst', 'quota', 'window', '
 local KEY_STATE = { 'running', 'tat', 'timer', 'used', 'window_at', 'blocked', 'lanes', 'held' }
 local TEXTS = { lanes = true, held = true }
 
-local target_nodes, key_nodes = {}, {}
-local touched_targets, touched_keys = {}, {}
-local changed_queues = {} -- key node -> set of lanes
+local target_nodes, key_nodes
+local touched_targets, touched_keys
+local changed_queues -- key node -> set of lanes
+local armed          -- is there something new in `due`?
+at_begin(function()
+  target_nodes, key_nodes, touched_targets, touched_keys, changed_queues, armed = {}, {}, {}, {}, {}, false
+end)
 
 local function read_fields(node, names, values)
   for i = 1, #names do
@@ -133,8 +137,6 @@ local function free_at(node, interval, burst, quota, window)
   end
   return at
 end
-
-local armed = false -- is there something new in `due`?
 
 local function arm(node, member, at)
   armed = true

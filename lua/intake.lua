@@ -1,7 +1,7 @@
 -- Prepended to the scripts that take jobs in, after the endings: how a job comes in.
 
 -- How many more pending jobs a lane may take in.
-local rooms = {}
+local rooms
 local function room(lane)
   if not rooms[lane] then
     -- a lane's name may hold `-` and `.`, which mean something in a pattern
@@ -11,9 +11,12 @@ local function room(lane)
   return rooms[lane]
 end
 
-local arriving = {} -- lane -> flat list of rank and id, for jobs that wait in no flow
-local arriving_due = {}
-local bodies = {} -- keys and values
+local arriving -- lane -> flat list of rank and id, for jobs that wait in no flow
+local arriving_due
+local bodies -- keys and values
+at_begin(function()
+  rooms, arriving, arriving_due, bodies = {}, {}, {}, {}
+end)
 
 -- Makes a job that is not there yet, in a lane that has room() for it: its record, body and counter, and, once
 -- place_accepted() has run, its place. `seq` is its turn among its equals; `run_at` (ms, or nil) what its record says

@@ -1,6 +1,9 @@
--- Prepended to every script: the clock, the keyspace, and the few steps that several transitions share. After it come
--- records.lua (what is kept of a job), flows.lua (limits and fair turns), endings.lua (how a job ends) and intake.lua
--- (how it comes in).
+-- Prepended to every script: begin() with the clock, the keyspace, and the few steps that several transitions share.
+-- After it come records.lua (what is kept of a job), flows.lua (limits and fair turns), endings.lua (how a job ends) and
+-- intake.lua (how it comes in).
+--
+-- What a script has defined may be called again and again (gateway/store/scripts.py), so what belongs to one call alone is
+-- set in begin(), or anew by what at_begin() is given.
 --
 -- KEYS[1] is the partition's prefix, `gw:{namespace:partition}:`; every key is that prefix and one of
 --   b:<id>        STRING  the job's facts as one line (records.lua), options as one JSON line, the payload's bytes
@@ -40,7 +43,7 @@
 -- A token is `attempt:nonce`. It stays on the job after its settle, so that a repeated settle is known as such;
 -- whatever takes a job away from its holder clears it.
 
-local P = KEYS[1]
+local P, args -- the prefix, and the arguments
 local call = redis.call
 local floor = math.floor
 local SCHEMA = 1
@@ -50,27 +53,50 @@ local LOG_BYTES = 16384
 local SUSPECTS = '!'
 local NONE = {}
 
-local time = call('TIME')
-local now_us = time[1] * 1000000 + time[2]
-local now_ms = floor(now_us / 1000)
-
-local conf = call('HMGET', P .. 'conf', 'min_writer', 'lanes', 'lanes_paused', 'lane_caps', 'dead_most',
-  'followed_until')
-if tonumber(conf[1] or 0) > SCHEMA then
-  return redis.error_reply('GWSCHEMA the data needs a newer version of event-gateway than this one')
-end
-local LANES = {} -- every lane ever used, in the order in which they were first configured
-for lane in string.gmatch(conf[2] or '', '[^,]+') do LANES[#LANES + 1] = lane end
-local function lane_paused(lane) return conf[3] and string.find(conf[3], ',' .. lane .. ',', 1, true) end
-local DEAD_MOST = tonumber(conf[5] or 0) -- dead jobs kept of each target; 0: not said yet, so all
-
-local followed = tonumber(conf[6] or 0) > now_ms -- does anybody follow events (GET /events)?
+local now_us, now_ms, NOW
+local conf
+local lanes_text, LANES -- every lane ever used, in the order in which they were first configured
+local DEAD_MOST         -- dead jobs kept of each target; 0: not said yet, so all
+local followed          -- does anybody follow events (GET /events)?
+local woken             -- is there work that was not there before?
+local posted            -- is there something new in the outbox?
+local ended             -- ids of the jobs that this script ends
+local events
 
 -- A number as decimal text: tostring() would give 3.51843733234e+15. A score may be passed as a number.
 local function text(number)
   return string.format('%.0f', number)
 end
-local NOW = text(now_ms)
+
+local at_begins = {}
+-- `reset` makes what belongs to one call anew: now, and at each call's begin.
+local function at_begin(reset)
+  at_begins[#at_begins + 1] = reset
+  reset()
+end
+
+-- A call begins; returns the error that it ends with, if it is not to go on.
+local function begin(keys, arguments)
+  P, args = keys[1], arguments
+  local time = call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+  now_ms = floor(now_us / 1000)
+  NOW = text(now_ms)
+  conf = call('HMGET', P .. 'conf', 'min_writer', 'lanes', 'lanes_paused', 'lane_caps', 'dead_most', 'followed_until')
+  if tonumber(conf[1] or 0) > SCHEMA then
+    return redis.error_reply('GWSCHEMA the data needs a newer version of event-gateway than this one')
+  end
+  if not LANES or conf[2] ~= lanes_text then
+    lanes_text, LANES = conf[2], {}
+    for lane in string.gmatch(conf[2] or '', '[^,]+') do LANES[#LANES + 1] = lane end
+  end
+  DEAD_MOST = tonumber(conf[5] or 0)
+  followed = tonumber(conf[6] or 0) > now_ms
+  woken, posted, ended, events = false, false, {}, {}
+  for i = 1, #at_begins do at_begins[i]() end
+end
+
+local function lane_paused(lane) return conf[3] and string.find(conf[3], ',' .. lane .. ',', 1, true) end
 
 -- call(command, key, ...) with the items of a flat list, in chunks that unpack() can take.
 local function call_many(command, key, items)
@@ -85,10 +111,10 @@ local function whole(value, least)
   if number and number >= least and number < 9007199254740992 and number == floor(number) then return number end
 end
 
--- The items of a batch: ARGV[at] is a MessagePack array of arrays of `width` values. One argument instead of
+-- The items of a batch: argument `at` is a MessagePack array of arrays of `width` values. One argument instead of
 -- thousands spares both ends most of a call's cost. Nil if it is anything else.
 local function batch(at, width)
-  local ok, items = pcall(cmsgpack.unpack, ARGV[at] or '')
+  local ok, items = pcall(cmsgpack.unpack, args[at] or '')
   if not ok or type(items) ~= 'table' or (#items == 0 and next(items)) then return nil end
   for i = 1, #items do
     if type(items[i]) ~= 'table' or #items[i] ~= width then return nil end
@@ -98,7 +124,7 @@ end
 
 -- The same for a batch whose values all stand in one array, which is a good deal faster to read.
 local function flat(at, width)
-  local ok, items = pcall(cmsgpack.unpack, ARGV[at] or '')
+  local ok, items = pcall(cmsgpack.unpack, args[at] or '')
   if not ok or type(items) ~= 'table' or (#items == 0 and next(items)) or #items % width ~= 0 then return nil end
   return items
 end
@@ -112,7 +138,7 @@ local function path_of(lane, target)
   return last_path
 end
 
-local bumps = {} -- counter -> path -> how many
+local bumps -- counter -> path -> how many
 local run_counter, run_lane, run_target, run_length -- the jobs of a batch mostly count alike
 local function end_run()
   if not run_counter then return end
@@ -131,7 +157,7 @@ local function bump(counter, lane, target)
   end
 end
 
-local waits = {}
+local waits
 local waits_lane, waits_target, waits_n
 local function end_waits()
   if not waits_lane then return end
@@ -151,7 +177,7 @@ local function waiting(lane, target, n)
 end
 
 local COUNTED_STATES = { scheduled = true, retrying = true, dead = true }
-local stands = {}
+local stands
 -- Counts jobs that begin (n > 0) or cease to be in one of those states; of running jobs the counters tell, by what else
 -- there is.
 local function stand(state, lane, n)
@@ -160,7 +186,7 @@ local function stand(state, lane, n)
   stands[field] = (stands[field] or 0) + n
 end
 
-local done = {} -- times and ids of the jobs that ended well or were cancelled
+local done -- times and ids of the jobs that ended well or were cancelled
 
 local COUNTED_MOST = 200 -- targets with counters of their own; later ones share `_other`
 
@@ -196,6 +222,11 @@ local function flush_counters()
   bumps, waits, stands, done = {}, {}, {}, {}
 end
 
+at_begin(function()
+  bumps, waits, stands, done = {}, {}, {}, {}
+  run_counter, waits_lane = nil, nil
+end)
+
 -- Adds a line to a job's attempt log; the oldest lines go when it grows over LOG_BYTES.
 local function log(id, line)
   local key = P .. 'e:' .. id
@@ -210,13 +241,12 @@ local function log_line(kind, attempt, rest)
   return '{"at":' .. NOW .. ',"type":"' .. kind .. '","attempt":' .. (attempt or 0) .. (rest or '') .. '}'
 end
 
-local woken = false -- is there work that was not there before?
-
-local HERE = tonumber(string.match(P, ':(%d+)}:$'))
-local posted = false -- is there something new in the outbox?
-
+local last_prefix, here -- the partition that a prefix names
 -- Does a job of that id lie in another partition? The last byte of an id says in which.
-local function is_elsewhere(id) return tonumber(string.sub(id, 35, 36), 16) ~= HERE end
+local function is_elsewhere(id)
+  if P ~= last_prefix then last_prefix, here = P, tonumber(string.match(P, ':(%d+)}:$')) end
+  return tonumber(string.sub(id, 35, 36), 16) ~= here
+end
 
 -- Keeps a submit (as lua/submit.lua takes it) of a job that lies in another partition, until a dispatcher has handed it
 -- over there (docs: redis).
@@ -247,8 +277,6 @@ local function wake_one()
   end
 end
 
-local ended = {} -- ids of the jobs that this script ends
-
 -- Tells the processes that wait for jobs that these ended. While nobody waits it costs one EXISTS a script.
 local function tell_waiters()
   if #ended == 0 or call('EXISTS', P .. 'waiters') == 0 then return end
@@ -267,7 +295,6 @@ end
 
 local EVENTS_AN_ENTRY = 100
 local EVENT_ENTRIES = 2000 -- kept at most, and a node of the stream more
-local events = {}
 
 -- Notes an event for those who follow; call it only while `followed`, so that it costs nothing else. `note` is the
 -- reason of a death, or the delay in ms of a retry. A line each, since that is cheaper than a table; no name has a space.

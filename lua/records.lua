@@ -16,9 +16,13 @@ local STATE = '^(%a+)|([^|]*)|(%d+)|(%d*)|(%d*)|(%d*)|(.*)$'
 local HEAD_BYTES = 1024 -- longer than most facts are
 local match, sub, find = string.match, string.sub, string.find
 
-local lines = {}   -- id -> its line in `state` as it stands now; false: it has none
-local written = {} -- ids and lines that this script writes, in turn
-local written_n = 0
+local lines              -- id -> its line in `state` as it stands now; false: it has none
+local written, written_n -- ids and lines that this script writes, in turn
+local forgotten          -- keys of jobs that this script removes
+local dropped            -- and their ids
+at_begin(function()
+  lines, written, written_n, forgotten, dropped = {}, {}, 0, {}, {}
+end)
 
 -- Reads the lines of many jobs at once.
 local function read_lines(ids)
@@ -109,9 +113,6 @@ local function is_held(id, token)
   local line = lines[id]
   return line and match(line, '^running|([^|]*)|') == token
 end
-
-local forgotten = {} -- keys of jobs that this script removes
-local dropped = {}   -- and their ids
 
 -- Removes all that is kept of a finished job, but its place in `dead` or `done`.
 local function forget(id)

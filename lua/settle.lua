@@ -8,22 +8,9 @@
 --       heartbeats; `reason` is the delay of a retry should it not come to an end, in ms
 -- Returns  MessagePack, per job of the first, then of the second: the status it has now (succeeded, retrying, dead, pending, cancelled, parked), or duplicate, or lost
 local OUTCOMES = { succeeded = true, retry = true, dead = true, released = true, cancelled = true, parked = true }
-local plain, jobs = flat(1, 2), batch(2, 7)
-if not (plain and jobs) then return redis.error_reply('ERR settle takes ids and tokens, and a batch of 7 values a job') end
-for i = 1, #plain do
-  if type(plain[i]) ~= 'string' or plain[i] == '' then return redis.error_reply('ERR settle: no id or token at ' .. i) end
-end
-for i = 1, #jobs do
-  local id, token, outcome, delay_ms, reason, result, error = unpack(jobs[i])
-  if type(id) ~= 'string' or type(token) ~= 'string' or token == '' or type(reason) ~= 'string' or type(result) ~= 'string'
-      or type(error) ~= 'string' or not OUTCOMES[outcome] or outcome == 'parked' and not whole(reason, 0) or type(delay_ms) ~= 'number' or not whole(delay_ms, 0) then
-    return redis.error_reply('ERR settle: no such outcome or delay, or a value of the wrong type, for job ' .. i)
-  end
-end
-
 local REASONS = { exhausted = 'exhausted', fatal = 'fatal', no_target = 'no_target', gone = 'fatal' }
-local out = {}
-local unlease = {}
+local out, out_n         -- statuses
+local unlease, unlease_n -- ids whose leases end
 
 local function release(id, job)
   log(id, log_line('released', job.attempt, of_attempt(job)))
@@ -77,7 +64,6 @@ local function settle(id, outcome, delay_ms, reason, result, error)
   return outcome
 end
 
-local out_n, unlease_n = 0, 0
 local function answer(id, status)
   unlease_n = unlease_n + 1
   unlease[unlease_n] = id
@@ -113,23 +99,43 @@ local function settle_plain(id, token)
   answer(id, 'succeeded')
 end
 
-local ids = {}
-for i = 1, #plain, 2 do ids[#ids + 1] = plain[i] end
-for i = 1, #jobs do ids[#ids + 1] = jobs[i][1] end
-read_lines(ids)
-for i = 1, #plain, 2 do settle_plain(plain[i], plain[i + 1]) end
-for i = 1, #jobs do
-  local id, token, outcome, delay_ms, reason, result, error = unpack(jobs[i])
-  if is_held(id, token) then
-    local status = settle(id, outcome, delay_ms, reason, result, error)
-    answer(id, status)
-    if status == 'parked' then unlease_n = unlease_n - 1 end -- its lease is its deadline
-  else
-    refuse(lines[id], token)
+local function fault_of(plain, jobs)
+  for i = 1, #plain do
+    if type(plain[i]) ~= 'string' or plain[i] == '' then return redis.error_reply('ERR settle: no id or token at ' .. i) end
+  end
+  for i = 1, #jobs do
+    local id, token, outcome, delay_ms, reason, result, error = unpack(jobs[i])
+    if type(id) ~= 'string' or type(token) ~= 'string' or token == '' or type(reason) ~= 'string' or type(result) ~= 'string'
+        or type(error) ~= 'string' or not OUTCOMES[outcome] or outcome == 'parked' and not whole(reason, 0) or type(delay_ms) ~= 'number' or not whole(delay_ms, 0) then
+      return redis.error_reply('ERR settle: no such outcome or delay, or a value of the wrong type, for job ' .. i)
+    end
   end
 end
-unlease[unlease_n + 1] = nil
-call_many('ZREM', P .. 'leases', unlease)
-flush_breakers()
-commit()
-return cmsgpack.pack(out)
+
+return function()
+  local plain, jobs = flat(1, 2), batch(2, 7)
+  if not (plain and jobs) then return redis.error_reply('ERR settle takes ids and tokens, and a batch of 7 values a job') end
+  local fault = fault_of(plain, jobs)
+  if fault then return fault end
+  out, out_n, unlease, unlease_n = {}, 0, {}, 0
+  local ids = {}
+  for i = 1, #plain, 2 do ids[#ids + 1] = plain[i] end
+  for i = 1, #jobs do ids[#ids + 1] = jobs[i][1] end
+  read_lines(ids)
+  for i = 1, #plain, 2 do settle_plain(plain[i], plain[i + 1]) end
+  for i = 1, #jobs do
+    local id, token, outcome, delay_ms, reason, result, error = unpack(jobs[i])
+    if is_held(id, token) then
+      local status = settle(id, outcome, delay_ms, reason, result, error)
+      answer(id, status)
+      if status == 'parked' then unlease_n = unlease_n - 1 end -- its lease is its deadline
+    else
+      refuse(lines[id], token)
+    end
+  end
+  unlease[unlease_n + 1] = nil
+  call_many('ZREM', P .. 'leases', unlease)
+  flush_breakers()
+  commit()
+  return cmsgpack.pack(out)
+end

@@ -9,9 +9,6 @@
 --       waits for the first call's writes
 -- Returns  MessagePack, per job 3: verdict (accepted, duplicate, conflict, full), job id, status (gone: its
 --       record is no more)
-local values = flat(1, 13)
-if not values then return redis.error_reply('ERR submit takes a batch of 13 values a job') end
-local count = #values / 13
 local function texts(a, b, c, d, e, f, g, h)
   return type(a) == 'string' and type(b) == 'string' and type(c) == 'string' and type(d) == 'string'
     and type(e) == 'string' and type(f) == 'string' and type(g) == 'string' and type(h) == 'string'
@@ -27,28 +24,37 @@ end
 local function is_callback(text)
   return match(text, '^[sdcr]*%d*$') or match(text, '^[sdcr]+%d*@%x%x:[^|\n]*$')
 end
-for i = 1, count do
-  local id, lane, target, key, priority, delay, expires, attempts, callback, hash, fingerprint, window, body =
-    unpack(values, 13 * i - 12, 13 * i)
-  if not texts(id, lane, target, key, callback, hash, fingerprint, body) then
-    return redis.error_reply('ERR submit: a value of job ' .. i .. ' has the wrong type')
-  end
-  if not are_names(lane, target, key) or not is_callback(callback) then
-    return redis.error_reply('ERR submit: a name of job ' .. i .. ' holds what would end it')
-  end
-  if not (whole(priority, -100) and priority <= 100 and whole(delay, 0) and whole(expires, 0) and whole(attempts, 1)
-      and whole(window, hash == '' and 0 or 1)) then
-    return redis.error_reply('ERR submit: a number of job ' .. i .. ' is out of range')
+
+-- Whether every value is what it is to be; the error if one is not.
+local function fault_of(values, count)
+  for i = 1, count do
+    local id, lane, target, key, priority, delay, expires, attempts, callback, hash, fingerprint, window, body =
+      unpack(values, 13 * i - 12, 13 * i)
+    if not texts(id, lane, target, key, callback, hash, fingerprint, body) then
+      return redis.error_reply('ERR submit: a value of job ' .. i .. ' has the wrong type')
+    end
+    if not are_names(lane, target, key) or not is_callback(callback) then
+      return redis.error_reply('ERR submit: a name of job ' .. i .. ' holds what would end it')
+    end
+    if not (whole(priority, -100) and priority <= 100 and whole(delay, 0) and whole(expires, 0) and whole(attempts, 1)
+        and whole(window, hash == '' and 0 or 1)) then
+      return redis.error_reply('ERR submit: a number of job ' .. i .. ' is out of range')
+    end
   end
 end
 
-local keys = {}
-for i = 1, count do keys[i] = P .. 'b:' .. values[13 * i - 12] end
-local there = 0
-for first = 1, #keys, CHUNK do
-  there = there + call('EXISTS', unpack(keys, first, math.min(first + CHUNK - 1, #keys)))
+-- How many of these jobs there are already.
+local function count_known(values, count)
+  local keys = {}
+  for i = 1, count do keys[i] = P .. 'b:' .. values[13 * i - 12] end
+  local there = 0
+  for first = 1, #keys, CHUNK do
+    there = there + call('EXISTS', unpack(keys, first, math.min(first + CHUNK - 1, #keys)))
+  end
+  return there
 end
-local here = {} -- status of the jobs of this batch that it has taken in
+
+local here -- status of the jobs of this batch that it has taken in
 
 -- Where a job stood before this batch, or stands by it; nil if there is no such job.
 local function was_there(id) return here[id] or status_of(id) end
@@ -64,30 +70,39 @@ local function repeated(hash, fingerprint)
   return { first == fingerprint and 'duplicate' or 'conflict', id, status }
 end
 
-local out = {}
-local seq
-for i = 1, count do
-  local id, lane, target, key, priority, delay, expires, max_attempts, callback, hash, fingerprint, window, body =
-    unpack(values, 13 * i - 12, 13 * i)
-  local status = here[id] or there > 0 and status_of(id)
-  local reply = status and { 'accepted', id, status } or repeated(hash, fingerprint)
-  if reply and reply[1] == 'duplicate' and reply[2] == id then reply[1] = 'accepted' end -- elsewhere, by a first call
-  if not reply and is_elsewhere(id) then
-    post(id, { unpack(values, 13 * i - 12, 13 * i) })
-    if hash ~= '' then call('SET', P .. 'idem:' .. hash, id .. ' ' .. fingerprint, 'PX', window) end
-    reply = { 'accepted', id, delay > 0 and 'scheduled' or 'pending' }
+return function()
+  local values = flat(1, 13)
+  if not values then return redis.error_reply('ERR submit takes a batch of 13 values a job') end
+  local count = #values / 13
+  local fault = fault_of(values, count)
+  if fault then return fault end
+  local there = count_known(values, count)
+  here = {}
+  local out = {}
+  local seq
+  for i = 1, count do
+    local id, lane, target, key, priority, delay, expires, max_attempts, callback, hash, fingerprint, window, body =
+      unpack(values, 13 * i - 12, 13 * i)
+    local status = here[id] or there > 0 and status_of(id)
+    local reply = status and { 'accepted', id, status } or repeated(hash, fingerprint)
+    if reply and reply[1] == 'duplicate' and reply[2] == id then reply[1] = 'accepted' end -- elsewhere, by a first call
+    if not reply and is_elsewhere(id) then
+      post(id, { unpack(values, 13 * i - 12, 13 * i) })
+      if hash ~= '' then call('SET', P .. 'idem:' .. hash, id .. ' ' .. fingerprint, 'PX', window) end
+      reply = { 'accepted', id, delay > 0 and 'scheduled' or 'pending' }
+    end
+    if not reply and delay == 0 and room(lane) <= 0 then reply = { 'full', id, '' } end
+    if not reply then
+      if not seq then seq = call('INCRBY', P .. 'seq', count) - count end
+      status = accept(seq + i, id, lane, target, key, priority, delay, nil, expires, max_attempts, callback, body)
+      here[id] = status
+      if hash ~= '' then call('SET', P .. 'idem:' .. hash, id .. ' ' .. fingerprint, 'PX', window) end
+      reply = { 'accepted', id, status }
+    end
+    out[i] = reply
   end
-  if not reply and delay == 0 and room(lane) <= 0 then reply = { 'full', id, '' } end
-  if not reply then
-    if not seq then seq = call('INCRBY', P .. 'seq', count) - count end
-    status = accept(seq + i, id, lane, target, key, priority, delay, nil, expires, max_attempts, callback, body)
-    here[id] = status
-    if hash ~= '' then call('SET', P .. 'idem:' .. hash, id .. ' ' .. fingerprint, 'PX', window) end
-    reply = { 'accepted', id, status }
-  end
-  out[i] = reply
+  place_accepted()
+  if args[2] == 'durable' then call('SET', P .. 'mark', NOW) end
+  commit()
+  return cmsgpack.pack(out)
 end
-place_accepted()
-if ARGV[2] == 'durable' then call('SET', P .. 'mark', NOW) end
-commit()
-return cmsgpack.pack(out)

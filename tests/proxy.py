@@ -8,6 +8,9 @@ from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Self
 
+from gateway.store import Store
+from gateway.store.functions import load
+from gateway.store.scripts import script
 from tests.servers import Server
 
 _CHUNK = 1 << 16
@@ -104,3 +107,12 @@ async def _upstream(server: Server) -> AsyncIterator[tuple[asyncio.StreamReader,
         yield reader, writer
     finally:
         writer.close()
+
+
+async def load_scripts(store: Store, *names: str) -> None:
+    """Lets the server know scripts, or the reply that is lost says no more than that it does not."""
+    for name in names:
+        it = script(name)
+        await store.client.script_load(it.source)
+        if it.is_function:
+            await load(store.client, store.keyspaces[0].prefix, it.family, it.library)

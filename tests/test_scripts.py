@@ -346,6 +346,7 @@ async def test_flushed_scripts_are_loaded_again_unseen(site: Site) -> None:
 
     async def flush() -> None:
         await store.client.script_flush()
+        await store.client.function_flush()
 
     await flush()
     ids = await site.put(2, lane="critical", priority=100)

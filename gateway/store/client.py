@@ -27,7 +27,7 @@ from redis.exceptions import (
 
 from gateway.store.calls import Calls
 from gateway.store.link import Command, Link
-from gateway.store.refusals import kind_of
+from gateway.store.refusals import is_unknown, kind_of
 
 log = structlog.get_logger(__name__)
 
@@ -62,6 +62,9 @@ class Client(Redis):
 
     calls: Calls
     """What was asked through this client."""
+
+    functions_from_s = 0.0
+    """The server takes no functions before this instant (functions.py)."""
 
     _failing_since_s: float | None = None
     _make_pool: Callable[[], ConnectionPool]
@@ -182,7 +185,7 @@ class Client(Redis):
 
     def failed(self, error: Exception) -> None:
         """Told of a call that failed; where that may be its connection's fault, none of them is trusted any more."""
-        if not isinstance(error, ANSWERED):
+        if not isinstance(error, ANSWERED) and not is_unknown(error):
             self.calls.failed(kind_of(error))
         if not isinstance(error, MISLED):
             self.progressed()

@@ -192,7 +192,7 @@ class _Node(Client):
 
 def _key_of(args: Sequence[Any]) -> str:
     """The key that decides where a command goes: of a script the first of its keys."""
-    key = args[3] if args[0] in ("EVALSHA", "EVAL") else args[1]
+    key = args[3] if args[0] in ("FCALL", "EVALSHA", "EVAL") else args[1]
     return key.decode() if isinstance(key, bytes) else str(key)
 
 

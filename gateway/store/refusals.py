@@ -41,6 +41,20 @@ KINDS = (*(word.lower() for word in _UNAVAILABLE), "oom", "schema", "timeout", "
 """The closed set of what can be wrong."""
 
 
+def is_unknown(error: object) -> bool:
+    """Has the server not carried out a call since it does not know the script, or the function?"""
+    return isinstance(error, redis.exceptions.NoScriptError) or (
+        isinstance(error, redis.exceptions.ResponseError) and str(error) == "Function not found"
+    )
+
+
+def takes_none(error: object) -> bool:
+    """Has it not since it has no functions, or not for this user?"""
+    return isinstance(error, redis.exceptions.NoPermissionError) or (
+        isinstance(error, redis.exceptions.ResponseError) and str(error).lower().startswith("unknown command")
+    )
+
+
 def kind_of(error: Exception) -> str:
     """Which of KINDS Redis's or the client library's error is."""
     text = str(error)

@@ -11,10 +11,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from redis.exceptions import MovedError, NoScriptError, RedisError
+from redis.exceptions import MovedError, NoScriptError, RedisError, ResponseError
 
 from gateway.store.client import Client
-from gateway.store.refusals import store_error
+from gateway.store.functions import load, refused, takes_functions
+from gateway.store.refusals import is_unknown, store_error, takes_none
 
 Arg = str | bytes | int
 
@@ -36,6 +37,14 @@ PARTS = {
 _REFUSED_AT_MAXMEMORY = {"submit", "schedule_fire", "delivery_record", "forward", "probe"}
 """Scripts that bring new work: without `allow-oom` the server refuses them when it is full, and nothing else."""
 
+_FUNCTIONS = {"submit", "claim", "settle"}
+"""Scripts that end with `return function() … end`: what they define is kept by the server from call to call, where it
+takes functions (functions.py)."""
+
+_BEGIN = "local refused = begin(KEYS, ARGV)\nif refused then return refused end\n"
+_CALL = "return body()\n"
+_FUNCTION_TRIES = 2
+
 
 @dataclass(frozen=True, slots=True)
 class Script:
@@ -44,6 +53,38 @@ class Script:
     name: str
     source: str
     sha: str
+
+    @property
+    def is_function(self) -> bool:
+        """Can it be called as a function of the server's?"""
+        return self.name in _FUNCTIONS
+
+    @property
+    def function(self) -> str:
+        """What its function is called: by the hash too, so that versions that run side by side have each their own."""
+        return f"{self.family}_{self.sha}"
+
+    @property
+    def family(self) -> str:
+        """What its functions and libraries are called, of whichever version."""
+        return f"gateway_{self.name}"
+
+    def library(self, number: int) -> str:
+        """The source of a library that holds the function alone.
+
+        All is defined at the first call: while a library is loaded there is nothing of Lua's own to define it with.
+        """
+        head, _, rest = self.source.partition("\n")
+        flags = "'allow-oom'" if "allow-oom" in head else ""
+        parts = rest.replace(_BEGIN, "").removesuffix(_CALL)
+        return (
+            f"#!lua name={self.family}_{number}_{self.sha}\n"
+            f"local run\nlocal function define()\n{parts}"
+            "return function(keys, arguments) return begin(keys, arguments) or body() end\nend\n"
+            f"redis.register_function{{function_name = '{self.function}', flags = {{{flags}}},\n"
+            "  callback = function(keys, arguments)\n"
+            "    if not run then run = define() end\n    return run(keys, arguments)\n  end}\n"
+        )
 
 
 def lua_directory() -> Path:
@@ -65,7 +106,9 @@ def script(name: str) -> Script:
     flags = "#!lua\n" if name in _REFUSED_AT_MAXMEMORY else "#!lua flags=allow-oom\n"
     parts = (*PRELUDE, *PARTS.get(name, ()), name)
     first, *inner, last = ((directory / f"{part}.lua").read_text() for part in parts)
-    source = f"{flags}{first}return (function() {''.join(inner)}return (function() {last}end)() end)()\n"
+    nested = f"(function() {''.join(inner)}return (function() {last}end)() end)()\n"
+    ending = f"local body = {nested}{_CALL}" if name in _FUNCTIONS else f"return {nested}"
+    source = f"{flags}{first}{_BEGIN}{ending}"
     return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 
@@ -74,6 +117,18 @@ async def run(client: Client, name: str, prefix: str, args: Sequence[Arg]) -> An
     it = script(name)
     began_s = perf_counter()
     try:
+        for attempt in range(_FUNCTION_TRIES):
+            if not (it.is_function and takes_functions(client)):
+                break
+            try:
+                return await client.call(*_command(client, it), 1, prefix, *args)
+            except ResponseError as error:
+                if takes_none(error):
+                    refused(client, error)
+                elif not is_unknown(error):
+                    raise
+            if attempt == 0:
+                await load(client, prefix, it.family, it.library)
         try:
             return await client.call("EVALSHA", it.sha, 1, prefix, *args)
         except NoScriptError:
@@ -84,6 +139,10 @@ async def run(client: Client, name: str, prefix: str, args: Sequence[Arg]) -> An
         client.calls.took(name, perf_counter() - began_s)
 
 
+def _command(client: Client, it: Script) -> tuple[str, str]:
+    return ("FCALL", it.function) if it.is_function and takes_functions(client) else ("EVALSHA", it.sha)
+
+
 async def run_pipelined(client: Client, prefix: str, calls: Sequence[tuple[str, Sequence[Arg]]]) -> list[Any]:
     """Calls several scripts in one write, in order; each must be safe to repeat with the same arguments.
 
@@ -92,10 +151,10 @@ async def run_pipelined(client: Client, prefix: str, calls: Sequence[tuple[str, 
     nothing that the claim needed).
     """
     began_s = perf_counter()
-    replies = await share(client, prefix, [("EVALSHA", script(name).sha, 1, prefix, *args) for name, args in calls])
+    replies = await share(client, prefix, [(*_command(client, script(name)), 1, prefix, *args) for name, args in calls])
     client.calls.took("+".join([name for name, _ in calls]), perf_counter() - began_s)
     for index, reply in enumerate(replies):
-        if isinstance(reply, (NoScriptError, MovedError)):  # it was not carried out
+        if isinstance(reply, MovedError) or is_unknown(reply) or takes_none(reply):  # it was not carried out
             name, args = calls[index]
             replies[index] = await run(client, name, prefix, args)
         elif isinstance(reply, Exception):

@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 from gateway.store.scripts import script
 from tests.dispatch.running import Client, Dispatching, client_of, dispatching, settings_for
 from tests.dispatch.tasks import Stage
-from tests.proxy import Proxy
+from tests.proxy import Proxy, load_scripts
 from tests.servers import Server
 from tests.waiting import ended, until
 
@@ -29,8 +29,7 @@ async def proxy(valkey_server: Server) -> AsyncIterator[Proxy]:
 async def proxied(proxy: Proxy, namespace: str, tmp_path: Path) -> AsyncIterator[Dispatching]:
     """A dispatcher behind the proxy, warmed up: a script that the server does not know yet has no reply to lose."""
     async with dispatching(settings_for(tmp_path, proxy.url, namespace)) as running:
-        for name in SCRIPTS:
-            await running.client.store.client.script_load(script(name).source)
+        await load_scripts(running.client.store, *SCRIPTS)
         await running.client.ended(await running.client.submit("echo"))
         yield running
 
@@ -56,6 +55,7 @@ async def test_work_goes_on_when_redis_forgets_its_scripts_again_and_again(proxi
     async def forget() -> None:
         while True:
             await client.store.client.script_flush()
+            await client.store.client.function_flush()
             await asyncio.sleep(0.002)
 
     forgetting = asyncio.create_task(forget())

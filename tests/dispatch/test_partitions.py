@@ -23,7 +23,7 @@ from gateway.store.scripts import script
 from gateway.store.wake import listen
 from tests.dispatch.running import Dispatching, dispatching, settings_for
 from tests.dispatch.tasks import Stage
-from tests.proxy import Proxy
+from tests.proxy import Proxy, load_scripts
 from tests.servers import Server
 from tests.waiting import ended, until
 
@@ -144,7 +144,7 @@ async def test_late_answer_is_kept_to_the_slots_and_the_rest_goes_back_unspent(n
     with Server(tcp=True, extra=["--appendonly", "yes", "--appendfsync", "always"]) as server:
         async with _store(server, namespace) as store, Proxy(server) as proxy:
             behind = Store(connect(proxy.url), namespace=namespace, partitions=1, lanes=("default",))
-            await store.client.script_load(script("claim").source)
+            await load_scripts(store, "claim")
             await store.submit([Submission(IDS.new(1, 0), "t", b"{}") for _ in range(2)])
             proxy.lose_reply_to(script("claim").sha)
             loop = ClaimLoop(_worker(behind), slots, start=_never, settled=_ignore, rng=random.Random(1))

@@ -106,6 +106,7 @@ def suspend_server(stage: Stage) -> None:
 def flush_scripts(stage: Stage) -> None:
     with stage.place.server.client() as client:
         client.script_flush()
+        client.function_flush()
 
 
 def kill_clients(stage: Stage) -> None:

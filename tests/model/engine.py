@@ -9,6 +9,7 @@ import redis
 from redis.exceptions import NoScriptError, ResponseError
 
 from gateway.keys import Keyspace
+from gateway.store.refusals import is_unknown
 from gateway.store.scripts import Arg, Script, script
 from tests.model.clock import ADVANCE, Change, compiled, virtual
 from tests.model.snapshot import DUMP, Snapshot, parse
@@ -55,29 +56,41 @@ class Engine:
         return found.partition(b"\n")[2]
 
     def clear(self, now_us: int) -> None:
-        """Forgets everything in the namespace; the clock is set."""
+        """Forgets everything in the namespace, and what functions may have kept; the clock is set."""
+        self._client.execute_command("FUNCTION FLUSH")
         self._eval(_CLEAR, [])
         self.advance(now_us)
 
     def forget_scripts(self) -> None:
-        """SCRIPT FLUSH."""
+        """SCRIPT FLUSH, and FUNCTION FLUSH."""
         self._client.execute_command("SCRIPT FLUSH")
+        self._client.execute_command("FUNCTION FLUSH")
 
     def _with_dump(self, it: Script, args: Sequence[Arg]) -> tuple[Any, Snapshot]:
         pipe = self._client.pipeline(transaction=False)
-        pipe.execute_command("EVALSHA", it.sha, 1, self.prefix, *args)
+        pipe.execute_command(*_call(it), 1, self.prefix, *args)
         pipe.execute_command("EVALSHA", DUMP.sha, 1, self.prefix)
         reply, dump = pipe.execute(raise_on_error=False)
-        if isinstance(reply, NoScriptError) or isinstance(dump, NoScriptError):
-            if isinstance(reply, NoScriptError):
-                reply = self._eval(it, args)
+        if is_unknown(reply) or is_unknown(dump):
+            if is_unknown(reply):
+                reply = self._load(it, args)
             dump = self._eval(DUMP, [])
         if isinstance(reply, ResponseError):
             raise ScriptFailed(f"{it.name}: {reply}")
         return reply, parse(dump)
+
+    def _load(self, it: Script, args: Sequence[Arg]) -> Any:
+        if not it.is_function:
+            return self._eval(it, args)
+        self._client.execute_command("FUNCTION", "LOAD", it.library(1))
+        return self._client.execute_command(*_call(it), 1, self.prefix, *args)
 
     def _eval(self, it: Script, args: Sequence[Arg]) -> Any:
         try:
             return self._client.execute_command("EVALSHA", it.sha, 1, self.prefix, *args)
         except NoScriptError:
             return self._client.execute_command("EVAL", it.source, 1, self.prefix, *args)
+
+
+def _call(it: Script) -> tuple[str, str]:
+    return ("FCALL", it.function) if it.is_function else ("EVALSHA", it.sha)

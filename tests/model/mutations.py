@@ -25,6 +25,22 @@ class Mutation:
 
 MUTATIONS = (
     Mutation(
+        "begin: where jobs stood in an earlier call is taken for where they stand",
+        "at_begin(function()\n  lines, written,",
+        "lines = {}\nat_begin(function()\n  local _\n  _, written,",
+    ),
+    Mutation(
+        "begin: the limits of an earlier call are taken for those that hold",
+        "  target_nodes, key_nodes, touched_targets,",
+        "  target_nodes, key_nodes, touched_targets = target_nodes or {}, key_nodes or {}, {}\n"
+        "  local _, __\n  _, __, touched_targets,",
+    ),
+    Mutation(
+        "begin: a claim's jobs are given again by the next",
+        "  taken, taken_n, leases, ids, bodies = { -1, 0, now_ms }, 0, {}, {}, {}\n",
+        "  taken, taken_n, leases, ids, bodies = taken or { -1, 0, now_ms }, taken_n or 0, {}, {}, {}\n",
+    ),
+    Mutation(
         "breaker: what fails while it is open is spent",
         "if t.open_until > now_us then return failed end",
         "if t.open_until > now_us then return false end",

@@ -13,7 +13,7 @@ from gateway.jobs import Settlement, Submission
 from gateway.keys import JobIds
 from gateway.store import Store, Worker
 from gateway.store.scripts import script
-from tests.proxy import Proxy
+from tests.proxy import Proxy, load_scripts
 from tests.servers import Server
 from tests.store.site import LANES
 from tests.waiting import until
@@ -31,8 +31,7 @@ async def proxy(valkey_server: Server) -> AsyncIterator[Proxy]:
 async def store(proxy: Proxy, namespace: str) -> AsyncIterator[Store]:
     """A store behind the proxy."""
     store = await Store.open(proxy.url, namespace=namespace, lanes=LANES)
-    for name in ("submit", "claim", "settle", "cancel", "replay"):
-        await store.client.script_load(script(name).source)  # or the reply that is lost is only "no such script"
+    await load_scripts(store, "submit", "claim", "settle", "cancel", "replay")
     yield store
     await store.aclose()
 

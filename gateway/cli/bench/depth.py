@@ -53,7 +53,9 @@ async def _cost(store: Store, jobs: int, work: Callable[[], Awaitable[None]]) ->
 
 async def _busy_us(store: Store) -> float:
     stats = await store.client.info("commandstats")
-    return sum(float(stats[name]["usec"]) for name in ("cmdstat_evalsha", "cmdstat_eval") if name in stats)
+    return sum(
+        float(stats[name]["usec"]) for name in ("cmdstat_fcall", "cmdstat_evalsha", "cmdstat_eval") if name in stats
+    )
 
 
 async def _submit(store: Store) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 
 import orjson
+import redis
 
 from gateway.errors import StoreError
 from gateway.jobs import Submission
@@ -30,6 +32,8 @@ def flush_scripts(stage: Stage) -> Injected:
         while not over.wait(0.01):
             for client in clients:
                 client.script_flush()
+                with contextlib.suppress(redis.exceptions.ReadOnlyError):  # a replica has its primary's functions
+                    client.function_flush()
             flushes += 1
         for client in clients:
             client.close()
@@ -40,7 +44,7 @@ def flush_scripts(stage: Stage) -> Injected:
         stage.await_acks(500, timeout_s=60)
         over.set()
         flusher.join(10)
-    injected = Injected("SCRIPT FLUSH every 10 ms", flushes)
+    injected = Injected("SCRIPT and FUNCTION FLUSH every 10 ms", flushes)
     injected.expect(not load.refused and not load.torn, f"{load.refused} requests refused, {load.torn} torn")
     injected.breaches += readers.wrong[:5]
     injected.notes = f"no failed request of {load.requests + readers.requests}"

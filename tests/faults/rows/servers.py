@@ -20,7 +20,7 @@ from tests.faults.load import Load, short
 from tests.faults.rows import EVERYWHERE, SENTINEL, Injected, row
 from tests.faults.rows.failover import LAGGING, REPLICA
 from tests.faults.stage import Setup, Stage
-from tests.proxy import Proxy
+from tests.proxy import Proxy, load_scripts
 from tests.servers import Server
 from tests.waiting import until_sync
 
@@ -315,7 +315,7 @@ async def _lose_replies(stage: Stage) -> list[str]:
                 "reap": lambda: worker.reap(5, max_stalls=1),
             }
             for name, call in calls.items():
-                await store.client.script_load(script(name).source)
+                await load_scripts(store, name)
                 proxy.lose_reply_to(script(name).sha)
                 before = await _evaluated(store)
                 with contextlib.suppress(StoreError):
@@ -330,7 +330,7 @@ async def _lose_replies(stage: Stage) -> list[str]:
 
 async def _evaluated(store: Store) -> int:
     stats = await store.client.info("commandstats")
-    return int(stats.get("cmdstat_evalsha", {}).get("calls", 0))
+    return sum(int(stats.get(f"cmdstat_{name}", {}).get("calls", 0)) for name in ("evalsha", "fcall"))
 
 
 @row("17", "the disk is full", setup=Setup(disk_mb=12))
