@@ -78,7 +78,7 @@ def limits_hold(here: Installed) -> None:
     look, submit = commands(DOCS / "limits.md")
     jobs = [{"target": "mail", "payload": at} for at in range(60)]
     assert here.api.post("/jobs/batch", json=jobs).status_code == 200
-    until_sync(lambda: '"waiting_on":"rate"' in here.shell(look), timeout_s=20, every_s=0.2)
+    until_sync(lambda: '"waiting_on":"rate"' in here.shell(look), timeout_s=60, every_s=0.2)
     assert here.ended(json.loads(here.shell(submit))["job_id"])["result"] == "2026-01"
 
     batch = [{"target": "ledger", "key": "k", "payload": text} for text in ("fails at first", "comes later")]
@@ -108,8 +108,8 @@ def outage_is_over(here: Installed) -> None:
     started = json.loads(here.shell(rest))
     watch = watch.replace("the-replay_id", started["replay_id"])
     shown, _, stop = watch.rstrip().rpartition("\n")
-    until_sync(lambda: '"state":"done"' in here.shell(shown), timeout_s=20, every_s=0.1)
+    until_sync(lambda: '"state":"done"' in here.shell(shown), timeout_s=60, every_s=0.1)
     assert "is done already" in here.shell(f"{watch.partition(chr(10))[0]}\n{stop}")
     for record in dead[1:]:
         lost = f"/jobs/{record['job_id']}"
-        until_sync(lambda lost=lost: here.api.get(lost).json()["status"] == "succeeded", timeout_s=20)  # type: ignore[misc]
+        until_sync(lambda lost=lost: here.api.get(lost).json()["status"] == "succeeded", timeout_s=60)  # type: ignore[misc]

@@ -38,7 +38,7 @@ def test_tutorial_goes_as_it_says(tmp_path_factory: pytest.TempPathFactory) -> N
     with installed(folder, first | {"shop.py": mended}) as here:
         assert json.loads(here.shell(replay))["state"] == "running"
         lost = f"/jobs/{record['job_id']}"
-        until_sync(lambda: here.api.get(lost).json()["status"] == "succeeded", timeout_s=20)
+        until_sync(lambda: here.api.get(lost).json()["status"] == "succeeded", timeout_s=60)
         here.shell(secret)
 
     with installed(folder, files | {"shop.py": mended}) as here:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.api.running import Running
 
-WAIT_S = 10.0
+WAIT_S = 30.0
 JOB = b'{"target":"echo","payload":{"n":1}}'
 
 

@@ -14,7 +14,7 @@ from tests.servers import Server
 
 HEAD = b"POST /jobs HTTP/1.1\r\nHost: localhost\r\n"
 JOB = b'{"target":"echo"}'
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 class Connection:

@@ -23,7 +23,7 @@ from tests.proxy import Proxy
 from tests.servers import Server
 
 JOB = b'{"target":"echo"}'
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 @pytest.fixture

@@ -67,19 +67,21 @@ async def post(app: ASGIApp, path: str, body: bytes, headers: Iterable[tuple[byt
 
 
 async def calls_of(app: ASGIApp, path: str, bodies: list[tuple[bytes, list[tuple[bytes, bytes]]]]) -> float:
-    """Calls for each of so many requests at once; the first round, which makes what is made once, does not count."""
-    half = len(bodies) // 2
-    await asyncio.gather(*(post(app, path, body, headers) for body, headers in bodies[:half]))
-    with python_calls() as calls:
-        await asyncio.gather(*(post(app, path, body, headers) for body, headers in bodies[half:]))
-    return calls.count / half
+    """Calls for each of a quarter of the requests at once: the least of three rounds, since on a slow machine what goes
+    by the clock comes into one. The round before them, which makes what is made once, does not count."""
+    size, found = len(bodies) // 4, []
+    for at in range(0, len(bodies), size):
+        with python_calls() as calls:
+            await asyncio.gather(*(post(app, path, body, headers) for body, headers in bodies[at : at + size]))
+        found.append(calls.count / size)
+    return min(found[1:])
 
 
 async def test_requests_cost_no_more_than_they_may(app: ASGIApp) -> None:
     json = [(b"content-type", b"application/json")]
-    single = [(orjson.dumps(JOB), json)] * 2 * AT_ONCE
+    single = [(orjson.dumps(JOB), json)] * 4 * AT_ONCE
     within("http", "calls_per_job", await calls_of(app, "/jobs", single))
-    batch = [(orjson.dumps([JOB] * 100), json)] * 8
+    batch = [(orjson.dumps([JOB] * 100), json)] * 16
     within("http", "calls_per_job_of_a_batch", await calls_of(app, "/jobs/batch", batch) / 100)
 
 
@@ -91,5 +93,5 @@ async def test_deliveries_cost_no_more_than_they_may(app: ASGIApp) -> None:
         own = [(b"x-hub-signature-256", signature), (b"x-github-event", b"push")]
         return [*own, (b"x-github-delivery", b"g-%d" % next(numbers))]
 
-    deliveries = [(body, headers()) for _ in range(2 * AT_ONCE)]
+    deliveries = [(body, headers()) for _ in range(4 * AT_ONCE)]
     within("http", "calls_per_delivery_with_two_jobs", await calls_of(app, "/hooks/github", deliveries))

@@ -89,7 +89,7 @@ def test_tail_follows_all_jobs_until_ctrl_c(installed: Installation, tmp_path: P
         return '"succeeded"' in out.read_text()
 
     try:
-        until_sync(followed, timeout_s=20, every_s=0.2)
+        until_sync(followed, timeout_s=60, every_s=0.2)
         tail.send_signal(signal.SIGINT)
         _, said = tail.communicate(timeout=20)
     finally:

@@ -64,7 +64,7 @@ def test_ha_overlay_goes_on_when_its_primary_is_killed(tmp_path: Path) -> None:
             machine.await_ready(program, process)
         with machine.api(running["gateway"][0]) as api:
             run_job(api, "before")
-            until_sync(lambda: knows_the_others(machine.address("sentinel-1")), timeout_s=30, every_s=0.1)
+            until_sync(lambda: knows_the_others(machine.address("sentinel-1")), timeout_s=60, every_s=0.1)
             servers["valkey"].kill()
 
             def goes_on() -> bool:
@@ -72,7 +72,7 @@ def test_ha_overlay_goes_on_when_its_primary_is_killed(tmp_path: Path) -> None:
                     return api.post("/jobs", json={"target": "hello", "payload": {"name": "x"}}).status_code == 202
                 return False
 
-            until_sync(lambda: api.get("/readyz").status_code == 503, timeout_s=20)
+            until_sync(lambda: api.get("/readyz").status_code == 503, timeout_s=60)
             until_sync(goes_on, timeout_s=60, every_s=0.2)
             run_job(api, "after")
         assert not any(process.ended for _, process in running.values())

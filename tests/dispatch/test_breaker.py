@@ -73,7 +73,7 @@ async def test_target_that_is_down_costs_no_attempts_but_the_breakers_own(
                     await asyncio.sleep(0.01)
             assert await blocked(running.client.store, "down") == "breaker"
             service.status = "200 X"
-            records = [await running.client.ended(job_id, timeout_s=20) for job_id in ids]
+            records = [await running.client.ended(job_id, timeout_s=60) for job_id in ids]
             assert {record.status.value for record in records} == {"succeeded"}
             spent = sum(record.attempts for record in records) - jobs
             assert spent <= 10 + service.tries()

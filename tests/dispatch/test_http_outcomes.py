@@ -180,7 +180,7 @@ async def calling(
 async def outcome(client: Client, row: Row, job_id: str = "") -> Record:
     """The record of a job of the row's target, once it is over; as the row says."""
     job_id = job_id or await client.submit(row.name, {"n": 1}, max_attempts=ATTEMPTS)
-    record = await client.ended(job_id, timeout_s=30)
+    record = await client.ended(job_id, timeout_s=60)
     found = await client.store.find(job_id)
     delays = [entry.facts["delay_ms"] for entry in found.timeline if entry.type == "retrying"]
     shown = (row.name, record.status.value, record.reason, record.attempts)
@@ -238,7 +238,7 @@ async def test_answer_that_breaks_at_any_byte_is_a_named_failure_and_never_a_res
     async with calling(tmp_path, valkey_server.url, namespace, table) as (running, receivers):
         ids = {name: await running.client.submit(name, 1, max_attempts=1) for name in table}
         for name, job_id in ids.items():
-            record = await running.client.ended(job_id, timeout_s=30)
+            record = await running.client.ended(job_id, timeout_s=60)
             assert record.reason == "exhausted", name
             assert orjson.loads(record.error)["type"] in named[name.partition("-")[0]], (name, record.error)
         assert all(len(receiver.requests) == 1 for receiver in receivers.values())

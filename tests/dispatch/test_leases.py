@@ -15,7 +15,7 @@ from tests.dispatch.tasks import Stage
 from tests.servers import Server
 from tests.waiting import until
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 LEASE_S = 1.0
 
 

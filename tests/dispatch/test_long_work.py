@@ -53,7 +53,7 @@ async def test_job_whose_end_nobody_tells_is_tried_again_and_dies_of_it(
     async with Receiver(always(ASYNC)) as receiver:
         more = CONFIG.format(url=receiver.url, long_work="1s")
         async with dispatching(settings_for(tmp_path, valkey_server.url, namespace, more=more)) as running:
-            record = await running.client.ended(await running.client.submit("print", 1, max_attempts=2), timeout_s=20)
+            record = await running.client.ended(await running.client.submit("print", 1, max_attempts=2), timeout_s=60)
             assert (record.status.value, record.reason, record.attempts) == ("dead", "exhausted", 2)
             assert orjson.loads(record.error)["type"] == "timeout"
             first, second = (seen.values("gateway-token")[0] for seen in receiver.requests)

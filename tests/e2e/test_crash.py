@@ -49,7 +49,7 @@ def test_every_job_ends_once_when_dispatchers_are_killed_at_random(
         _kill_at_work(installation, dispatchers[victim], draw)
         killed.append(dispatchers[victim].pid)
         dispatchers[victim] = installation.dispatch(redis_server.url)
-    until_sync(lambda: statuses(installation)["succeeded"] == KILLS * BATCH, timeout_s=40, every_s=0.3)
+    until_sync(lambda: statuses(installation)["succeeded"] == KILLS * BATCH, timeout_s=60, every_s=0.3)
     records = [installation.record(job_id) for job_id in ids]
     assert {(record["status"], record["attempts"]) for record in records} == {("succeeded", 1)}
     _check_effects(installation, ids, killed)
@@ -86,7 +86,7 @@ def test_no_acknowledged_job_is_lost_when_everything_is_killed_and_started_again
     os.kill(int((installation.folder / ".gateway" / "valkey.pid").read_text()), signal.SIGKILL)
     until_sync(lambda: not installation.processes())
     installation.up()
-    until_sync(lambda: statuses(installation)["succeeded"] == 200, timeout_s=40, every_s=0.2)
+    until_sync(lambda: statuses(installation)["succeeded"] == 200, timeout_s=60, every_s=0.2)
     starts = [line[1] for line in installation.lines() if line[0] == "start"]
     assert set(starts) == set(ids)
     assert len(starts) <= 200 + 2
@@ -107,7 +107,7 @@ def test_job_that_ends_its_process_dies_and_every_other_lives(installation: Inst
         return found["succeeded"] + found["dead"] == 51
 
     dispatchers = [installation.dispatch(redis_server.url)]
-    until_sync(over, timeout_s=40, every_s=0.1)
+    until_sync(over, timeout_s=60, every_s=0.1)
     record = installation.record(poison)
     assert (record["status"], record["reason"]) == ("dead", "stalled")
     assert {installation.record(job_id)["status"] for job_id in ids} == {"succeeded"}

@@ -67,13 +67,13 @@ def test_functions_that_sleep_block_exit_and_leak_harm_no_other_and_leave_nothin
     assert (record["reason"], record["error"]["type"]) == ("exhausted", "process")
     assert _dispatcher_of(installation) == dispatcher, "only its own process ended"
 
-    record = installation.ended(installation.submit("exits"), timeout_s=40)
+    record = installation.ended(installation.submit("exits"), timeout_s=60)
     assert (record["status"], record["reason"]) == ("dead", "stalled")
     assert [line[0] for line in installation.lines()].count("exits") == 2, "the first run, and one more as a suspect"
     until_sync(lambda: leaked[0] not in installation.processes())
     process.signal(signal.SIGTERM)
     assert process.wait() == 0
-    until_sync(lambda: installation.processes() == [], timeout_s=5)
+    until_sync(lambda: installation.processes() == [], timeout_s=60)
 
 
 def _dispatcher_of(installation: Installation) -> int:

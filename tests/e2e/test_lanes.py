@@ -24,7 +24,7 @@ def test_critical_jobs_all_go_first_when_there_is_one_slot(installation: Install
     until_sync(lambda: installation.client.get("/readyz").status_code == 200)
     installation.submit_many(jobs("critical"))
     dispatcher = installation.dispatch(redis_server.url)
-    until_sync(lambda: len(installation.lines()) == 4 * COUNT, timeout_s=40)
+    until_sync(lambda: len(installation.lines()) == 4 * COUNT, timeout_s=60)
     ran = [line[1] for line in installation.lines() if line[0] == "start"]
     assert ran == [f"{lane}-{at}" for lane in ("critical", "low") for at in range(COUNT)]
     assert dispatcher.stop() == 0

@@ -37,7 +37,7 @@ def test_each_key_goes_strictly_in_order_when_jobs_fail_and_dispatchers_are_kill
     killed: set[int] = set()
     for kill in range(KILLS):
         seen = (kill + 1) * KEYS * EACH // (KILLS + 2)
-        until_sync(partial(_have_ended, installation, seen), timeout_s=30)
+        until_sync(partial(_have_ended, installation, seen), timeout_s=60)
         time.sleep(draw.uniform(0.0, 0.1))  # the random point itself
         busy = int(installation.lines()[-1][3])
         victim = next((at for at, each in enumerate(dispatchers) if each.pid == busy), kill % 2)

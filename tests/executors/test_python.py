@@ -22,7 +22,7 @@ from executors.python import PythonConfig, PythonExecutor, register_executors
 from gateway import Attempt, Fatal, Result, Retry
 from gateway.testing.executors import make_attempt
 
-WAIT_S = 5.0
+WAIT_S = 30.0
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from executors.python import PythonConfig, PythonExecutor
 from gateway import Attempt, Context, Fatal
 from gateway.testing.executors import make_attempt
 
-WAIT_S = 5.0
+WAIT_S = 30.0
 MODULE = "arguments_under_test"
 
 Call = Callable[[Callable[..., Any], bytes], Awaitable[Any]]

@@ -18,7 +18,7 @@ from executors.python import PythonConfig, PythonExecutor
 from gateway import Context, Duration, Retry
 from gateway.testing.executors import NoHttp, make_attempt
 
-WAIT_S = 5.0
+WAIT_S = 30.0
 MODULE = "context_under_test"
 
 

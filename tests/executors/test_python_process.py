@@ -20,7 +20,7 @@ from gateway.testing.executors import make_attempt
 from tests.executors.runs import children, wait_for_death
 from tests.executors.values import plain, shown
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 MODULE = """
 import asyncio, os, signal, subprocess, sys, time
 import gateway

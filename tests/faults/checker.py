@@ -204,7 +204,7 @@ def check_end(stage: Stage, facts: Facts) -> None:
     for server in stage.place.servers():
         with server.client() as client:
             try:
-                until_sync(lambda client=client: _users(client) == 0, timeout_s=5)  # type: ignore[misc]
+                until_sync(lambda client=client: _users(client) == 0, timeout_s=60)  # type: ignore[misc]
             except TimeoutError:
                 facts.breach("I7", f"connections are left: {client.client_list()}")
 

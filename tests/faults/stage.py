@@ -178,7 +178,7 @@ class Stage:
 
     def reclaimed(self) -> int:
         """How many jobs were taken back from a dispatcher that was lost, once nothing runs any more."""
-        until_sync(lambda: self._sample("gateway_jobs_running") == 0, timeout_s=30, every_s=0.1)
+        until_sync(lambda: self._sample("gateway_jobs_running") == 0, timeout_s=60, every_s=0.1)
         return int(self._sample("gateway_jobs_total", event="reclaimed"))
 
     def _sample(self, name: str, **labels: str) -> float:

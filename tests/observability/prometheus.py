@@ -112,8 +112,8 @@ def scraping(folder: Path, ports: Sequence[int], rules: str) -> Iterator[Prometh
         process = subprocess.Popen([str(binary), *arguments], stdout=log, stderr=log)
     prometheus = Prometheus(f"http://127.0.0.1:{port}")
     try:
-        until_sync(prometheus.ready, timeout_s=30)
-        until_sync(lambda: len(prometheus.query("up == 1")) == len(ports), timeout_s=30, every_s=0.1)
+        until_sync(prometheus.ready, timeout_s=60)
+        until_sync(lambda: len(prometheus.query("up == 1")) == len(ports), timeout_s=60, every_s=0.1)
         yield prometheus
     finally:
         prometheus.close()

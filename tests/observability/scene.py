@@ -121,7 +121,7 @@ class Scene:
         """kill -9 of one gateway worker; returns once its place is taken."""
         before = children_of(self.gateway.pid)
         os.kill(before[-1], signal.SIGKILL)
-        until_sync(lambda: len(set(children_of(self.gateway.pid)) - set(before)) >= 1, timeout_s=20)
+        until_sync(lambda: len(set(children_of(self.gateway.pid)) - set(before)) >= 1, timeout_s=60)
 
     def scrape(self, port: int) -> str:
         return httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=5, trust_env=False).text
@@ -177,12 +177,12 @@ def mixed_work(scene: Scene) -> None:
     until_sync(lambda: here.client.get("/jobs?status=running").json()["jobs"] != [])
     scene.dispatchers[0].kill()
     scene.dispatchers[1].signal(signal.SIGSTOP)
-    until_sync(lambda: lost(scene), timeout_s=15)
+    until_sync(lambda: lost(scene), timeout_s=60)
     scene.dispatchers[1].signal(signal.SIGCONT)
     scene.submit("block", 0.8)
-    until_sync(lambda: idle(scene), timeout_s=30)
+    until_sync(lambda: idle(scene), timeout_s=60)
     scene.pause("good")
-    until_sync(lambda: all(map(scene.met_errors, (scene.ports[0], scene.ports[2]))) or scene.stumble(), timeout_s=20)
+    until_sync(lambda: all(map(scene.met_errors, (scene.ports[0], scene.ports[2]))) or scene.stumble(), timeout_s=60)
 
 
 def idle(scene: Scene) -> bool:
@@ -202,7 +202,7 @@ def break_down(scene: Scene) -> None:
     scene.stumble()
     for process in scene.dispatchers:
         process.kill()
-    until_sync(lambda: accepted(scene), timeout_s=10)
+    until_sync(lambda: accepted(scene), timeout_s=60)
     scene.submit("doubt", delay=0.1)
 
 

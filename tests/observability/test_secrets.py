@@ -136,7 +136,7 @@ def outputs(tmp_path: Path) -> Iterator[dict[str, bytes]]:
                 next(lines)
                 errors = send_corpus(here, receiver)
                 events = "\n".join(next(lines) for _ in range(60))
-            until_sync(lambda: len(collector.spans()) >= 8, timeout_s=20)
+            until_sync(lambda: len(collector.spans()) >= 8, timeout_s=60)
             metrics = here.client.get("/metrics").content
             metrics += httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False).content
             targets = b"".join(here.client.get(f"/targets{path}").content for path in ("", "/called", "/registered"))

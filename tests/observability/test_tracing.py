@@ -147,7 +147,7 @@ def test_trace_goes_on_over_a_reclaim_a_death_and_a_replay(
     here.reached(held, "running")
     first.kill()
     here.dispatch(server.url)
-    here.ended(held, timeout_s=20)
+    here.ended(held, timeout_s=60)
     dead = submit(here, "refused")
     assert here.ended(dead)["status"] == "dead"
     assert here.client.post(f"/dlq/{dead}/retry").status_code == 200

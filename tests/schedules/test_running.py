@@ -14,7 +14,7 @@ import orjson
 from gateway.settings import load
 from gateway.store import Store
 from gateway.store.listing import list_jobs
-from gateway.store.schedules import find_schedule
+from gateway.store.schedules import find_schedule, list_schedules
 from tests.dispatch.running import dispatching, settings_for
 from tests.servers import Server
 from tests.waiting import until
@@ -33,7 +33,7 @@ async def test_schedule_of_each_second_fires_each_slot_once_when_two_dispatchers
             counters = (await store.inspect()).counters
             return counters.get("schedule_fired:tick", 0) >= 2 and counters.get("succeeded:default:echo", 0) >= 2
 
-        await until(two_fired, timeout_s=4)
+        await until(two_fired, timeout_s=60)
         standing = await find_schedule(store, "tick")
         slots = sorted(await _slots(store))
     assert len(slots) >= 2
@@ -56,7 +56,7 @@ async def test_fired_job_is_told_to_plugins_as_accepted(valkey_server: Server, n
         async def accepted() -> bool:
             return ("accepted", "echo", "default") in told
 
-        await until(accepted, timeout_s=4)
+        await until(accepted, timeout_s=60)
 
 
 async def test_commands_list_show_pause_resume_and_run(valkey_server: Server, namespace: str, tmp_path: Path) -> None:
@@ -71,9 +71,9 @@ async def test_commands_list_show_pause_resume_and_run(valkey_server: Server, na
         store = running.client.store
 
         async def registered() -> bool:
-            return '"nightly"' in await command("list", "--json")
+            return any(each.schedule.name == "nightly" for each in await list_schedules(store, limit=10))
 
-        await until(registered, timeout_s=20)
+        await until(registered, timeout_s=60)
         (listed,) = orjson.loads(await command("list", "--json"))["schedules"]
         assert (listed["name"], listed["source"], listed["paused"]) == ("nightly", "file", False)
         assert "payload" not in listed

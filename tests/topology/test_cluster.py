@@ -26,7 +26,7 @@ async def all_succeed(running: Dispatching, load: Load) -> None:
         return not await load.unfinished()
 
     assert await load.missing() == []
-    await until(done, timeout_s=20, every_s=0.1)
+    await until(done, timeout_s=60, every_s=0.1)
     assert not running.task.done()
 
 

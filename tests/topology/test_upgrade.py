@@ -58,7 +58,7 @@ def test_old_and_new_dispatchers_work_side_by_side_until_the_new_ones_write_what
         old.await_line("dispatcher started")
         beside = newer(installation, server, oldest=1)
         ids = submit(installation, 200)
-        until_sync(lambda: all_succeeded(installation, ids), timeout_s=40, every_s=0.2)
+        until_sync(lambda: all_succeeded(installation, ids), timeout_s=60, every_s=0.2)
         pids = {int(line[3]) for line in installation.lines() if line[0] == "start"}
         assert pids == {old.pid, beside.pid}, "only one of the two versions worked"
         # one that starts now is told to be upgraded, before it touches anything
@@ -78,7 +78,7 @@ def test_old_and_new_dispatchers_work_side_by_side_until_the_new_ones_write_what
         assert old.wait(30) == os.EX_CONFIG
         with server.client() as client:
             prefix = "gw:{default:0}:"
-            until_sync(lambda: client.zcard(f"{prefix}done") == len(ids) + len(more), timeout_s=40)
+            until_sync(lambda: client.zcard(f"{prefix}done") == len(ids) + len(more), timeout_s=60)
             assert (client.zcard(f"{prefix}leases"), client.zcard(f"{prefix}dead")) == (0, 0)
         for process in (beside, last):
             assert process.stop() == 0

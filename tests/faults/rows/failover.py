@@ -135,7 +135,7 @@ def move_slots(stage: Stage) -> Injected:
         stage.await_acks(60)
     injected = Injected("CLUSTER MIGRATESLOTS of each partition's slot, under load", moves, BOTH)
     injected.expect(not any(each.ended for each in stage.dispatchers), "a dispatcher ended")
-    until_sync(stage.ready, timeout_s=10)
+    until_sync(stage.ready, timeout_s=60)
     return injected
 
 

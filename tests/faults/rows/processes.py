@@ -31,7 +31,7 @@ def await_runs(stage: Stage, pid: int, *, began: int = 0, ended: int = 0) -> Non
         now = runs_of(stage, pid)
         return now[0] >= before[0] + began and now[1] >= before[1] + ended
 
-    until_sync(enough, timeout_s=30)
+    until_sync(enough, timeout_s=60)
 
 
 @row("1", "kill -9 of a dispatcher in the middle of a batch", on=EVERYWHERE, setup=Setup(slots=SLOTS))
@@ -142,12 +142,12 @@ def herd(stage: Stage) -> Injected:
         ids = stage.installation.submit_many([job] * 500)
         stage.recorder.note("ack", ids)
         load.acknowledged += ids
-    until_sync(lambda: datetime.now(UTC) > due, timeout_s=30)
+    until_sync(lambda: datetime.now(UTC) > due, timeout_s=60)
     began_s = time.monotonic()
     stage.await_ends(HERD, timeout_s=120)
     took_s = time.monotonic() - began_s
     with load:
-        until_sync(lambda: len(stage.history().of("start")) > HERD + 2 * HERD_SLOTS, timeout_s=30, every_s=0.1)
+        until_sync(lambda: len(stage.history().of("start")) > HERD + 2 * HERD_SLOTS, timeout_s=60, every_s=0.1)
         with stage.fault("kill -9 of all"):
             for at, victim in enumerate(stage.dispatchers):
                 victim.kill()

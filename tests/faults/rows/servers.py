@@ -111,7 +111,7 @@ def _expect_calm(stage: Stage, injected: Injected) -> None:
     processes = [*stage.dispatchers, *([stage.api] if stage.api else [])]
     before_s = [_cpu_s(process.pid) for process in processes]
     began_s = time.monotonic()
-    until_sync(lambda: time.monotonic() > began_s + 3, timeout_s=10)
+    until_sync(lambda: time.monotonic() > began_s + 3, timeout_s=60)
     used = [(_cpu_s(process.pid) - before) / 3 for process, before in zip(processes, before_s, strict=True)]
     injected.expect(max(used) < 0.3, f"busy while Redis is away: {used} of a core")
     injected.expect(not stage.ready(), "ready without Redis")
@@ -153,7 +153,7 @@ def lose_replicas(stage: Stage) -> Injected:
             for server in group.servers:
                 if server is not primary:
                     server.kill()
-            until_sync(lambda: load.refused > refused + 3, timeout_s=20)
+            until_sync(lambda: load.refused > refused + 3, timeout_s=60)
             for server in group.servers:
                 if not server.started:
                     server.start()
@@ -180,8 +180,8 @@ def fill_memory(stage: Stage) -> Injected:
             with stage.fault("full"):
                 for client in clients:
                     _limit_memory(client, -10_000_000)
-                until_sync(lambda: load.refused > refused + 5, timeout_s=20)  # noqa: B023
-                until_sync(lambda: _idle(stage), timeout_s=40, every_s=0.1)
+                until_sync(lambda: load.refused > refused + 5, timeout_s=60)  # noqa: B023
+                until_sync(lambda: _idle(stage), timeout_s=60, every_s=0.1)
                 for client in clients:
                     _limit_memory(client, 5_000_000)
         stage.await_acks(60)

@@ -34,7 +34,7 @@ def exhaust_descriptors(stage: Stage) -> Injected:
     with stage.fault("no descriptors"), contextlib.ExitStack() as idle:
         for _ in range(IDLE):
             idle.enter_context(socket.create_connection(("127.0.0.1", client.base_url.port), timeout=5))
-        until_sync(lambda: open_descriptors(pid) >= DESCRIPTORS - 1, timeout_s=10)
+        until_sync(lambda: open_descriptors(pid) >= DESCRIPTORS - 1, timeout_s=60)
         injected.notes = f"{open_descriptors(pid)} were open"
         with contextlib.suppress(httpx.TransportError):
             httpx.get(f"{client.base_url}/livez", timeout=2, trust_env=False)
@@ -80,8 +80,8 @@ def skew_versions(stage: Stage) -> Injected:
         stage.await_acks(60)
         with stage.fault("newer data"):
             _want_writer(stage, NEWER)
-            until_sync(lambda: all(each.ended for each in stage.dispatchers), timeout_s=30)
-            until_sync(lambda: load.refused > 3, timeout_s=20)
+            until_sync(lambda: all(each.ended for each in stage.dispatchers), timeout_s=60)
+            until_sync(lambda: load.refused > 3, timeout_s=60)
             codes = [each.wait(10) for each in stage.dispatchers]
             _want_writer(stage, 1)
         for at in range(len(stage.dispatchers)):

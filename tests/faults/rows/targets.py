@@ -173,7 +173,7 @@ def stubborn_programs(stage: Stage) -> Injected:
         return not left
 
     try:
-        until_sync(gone, timeout_s=10)
+        until_sync(gone, timeout_s=60)
     except TimeoutError:
         injected.expect(False, f"programs are left: {left}")
     return injected
