@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 from gateway.api.operations import DELIVERY_METHODS, OPERATIONS
-from gateway.cli import app
+from gateway.cli.subcommands import SUBCOMMANDS, load
 from tests.documents import ROOT
 
 ENVIRON = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
@@ -47,15 +46,26 @@ def test_reference_of_the_api_names_every_operation(site: Path) -> None:
             assert f"{method} {operation.path}" in text
 
 
-def test_reference_of_the_commands_names_every_one(site: Path) -> None:
-    text = text_of(site / "reference-cli" / "index.html")
-    for name in names(typer.main.get_command(app), "gateway"):
-        assert name in text
+def test_reference_of_the_commands_has_every_one_with_its_options(site: Path) -> None:
+    sections = dict(
+        re.findall(r"<h2[^>]*><code>(gateway[^<]*)</code>(.*?)(?=<h2|</article>)", page_of_commands(site), re.S)
+    )
+    expected = {name: command for top in SUBCOMMANDS for name, command in leaves(load(top), f"gateway {top}")}
+    assert len(expected) > 40
+    assert set(expected) <= set(sections)
+    for name, command in expected.items():
+        for option in (each for parameter in command.params for each in parameter.opts if each.startswith("--")):
+            assert option in sections[name], f"{name} {option}"
 
 
-def names(command: Any, name: str) -> Iterator[str]:
+def page_of_commands(site: Path) -> str:
+    return (site / "reference-cli" / "index.html").read_text()
+
+
+def leaves(command: Any, name: str) -> Iterator[tuple[str, Any]]:
     children = getattr(command, "commands", None)
     if children is None:
-        yield name
+        yield name, command
     for child, each in (children or {}).items():
-        yield from names(each, f"{name} {child}")
+        if not each.hidden:
+            yield from leaves(each, f"{name} {child}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 import click
@@ -14,6 +14,7 @@ import gateway
 from gateway.api.openapi import describe_api
 from gateway.api.operations import OPERATIONS
 from gateway.cli import app
+from gateway.cli.subcommands import SUBCOMMANDS, load
 from gateway.jobs import LANES
 
 
@@ -87,10 +88,10 @@ def cli_page() -> Iterator[str]:
     """Every command with its arguments and options."""
     yield "# Command line\n"
     yield "Exit codes: 0 well, 1 failed, 2 wrong usage, 69 Redis is away, 78 the configuration is wrong.\n"
-    yield from _commands(typer.main.get_command(app), "gateway")
+    yield from _commands(typer.main.get_command(app), "gateway", SUBCOMMANDS)
 
 
-def _commands(command: Any, name: str) -> Iterator[str]:
+def _commands(command: Any, name: str, lazy: Container[str] = ()) -> Iterator[str]:
     context = click.Context(command, info_name=name)
     children = getattr(command, "commands", None)
     if children is None or name == "gateway":
@@ -102,4 +103,5 @@ def _commands(command: Any, name: str) -> Iterator[str]:
         for row in rows:
             yield f"| `{row[0].replace('|', ' / ')}` | {row[1].replace('|', '/')} |"
     for child, each in sorted((children or {}).items()):
-        yield from _commands(each, f"{name} {child}")
+        if not each.hidden:
+            yield from _commands(load(child) if child in lazy else each, f"{name} {child}")

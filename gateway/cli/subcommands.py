@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 from dataclasses import dataclass
 from typing import Any
@@ -65,6 +66,15 @@ def load(name: str) -> Any:
         single = typer.Typer(add_completion=False)
         single.command(name)(found)
         found = single
-    command = typer.main.get_command(found)
+    command: Any = typer.main.get_command(found)
     command.name = name
+    _add_short_forms(getattr(command, "commands", {}))
     return command
+
+
+def _add_short_forms(commands: dict[str, Any]) -> None:
+    """`list` may be written `ls`, and the other way round."""
+    for name, other in (("list", "ls"), ("ls", "list")):
+        if name in commands and other not in commands:
+            commands[other] = copy.copy(commands[name])
+            commands[other].hidden = True

@@ -60,7 +60,8 @@ def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]
         yield " ".join(path), command
         return
     for name, each in inner.items():
-        yield from leaves(each, (*path, name))
+        if not each.hidden:
+            yield from leaves(each, (*path, name))
 
 
 COMMANDS = {name: command for top in SUBCOMMANDS for name, command in leaves(load(top), (top,))}
@@ -116,6 +117,12 @@ def test_page_has_every_command_with_every_option(name: str) -> None:
         for option in parameter.opts:
             if option.startswith("--") and option not in common:
                 assert f"`{option}" in section[0], f"{name}: {option} is not in the page"
+
+
+@pytest.mark.parametrize("top", SUBCOMMANDS)
+def test_list_may_be_written_ls(top: str) -> None:
+    inner = getattr(load(top), "commands", {})
+    assert ("list" in inner) is ("ls" in inner)
 
 
 def test_page_has_every_exit_code() -> None:
