@@ -14,6 +14,8 @@ from tests.deploy.dockerfile import Stage, read_stages
 from tests.documents import ROOT
 
 ROLE_OF = {"serve": "gateway", "dispatch": "dispatcher"}
+INSTANCE = "8081"
+"""What stands after the @ of a unit that is started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,9 @@ def from_systemd() -> Iterator[Program]:
         unit = read_unit(file)
         binary, *arguments = shlex.split(unit["ExecStart"][0])
         assert Path(binary).name == "gateway"
-        pairs = [word.partition("=") for line in unit["Environment"] for word in shlex.split(line)]
+        pairs = [
+            word.partition("=") for line in unit["Environment"] for word in shlex.split(line.replace("%i", INSTANCE))
+        ]
         yield Program(
             file.name,
             ("gateway", *arguments),
