@@ -16,6 +16,9 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 FAST_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 COUNTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
+NOTED_MOST = 256
+"""Observations of the same labels that wait to be put into their buckets, at most (or a batch that is larger)."""
+
 LABELS_MOST = 200
 OTHER = "_other"
 """No name of ours begins with `_`."""
@@ -29,36 +32,61 @@ def label_of(known: Any, labels: Any) -> Any:
 
 
 class Histogram(Collector):
-    """Observations by labels (a string, or a tuple of as many as there are)."""
+    """Observations by labels (a string, or a tuple of as many as there are).
+
+    An observation is only noted; buckets are filled by so many at a time, and where somebody looks. From one thread.
+    """
 
     def __init__(self, name: str, help: str, labels: Sequence[str], *, bounds: Sequence[float] = SECONDS) -> None:
         self._name, self._help, self._labels = name, help, tuple(labels)
         self._bounds = tuple(bounds)
+        self._noted: dict[Any, list[float]] = {}
         self._counts: dict[Any, list[int]] = {}
         self._sums: dict[Any, float] = {}
 
     def observe(self, labels: Any, value: float) -> None:
         """One observation."""
-        self.observe_many(labels, (value,))
+        noted = self._noted.get(labels)
+        if noted is None:
+            noted = self._new(labels)
+        noted.append(value)
+        if len(noted) >= NOTED_MOST:
+            self._fill(noted, labels)
 
     def observe_many(self, labels: Any, values: Sequence[float]) -> None:
-        """A batch under the same labels: sorted, it costs a bisection for each bucket, not for each value."""
-        counts = self._counts.get(labels)
-        if counts is None:
-            labels = label_of(self._counts, labels)
-            counts = self._counts.setdefault(labels, [0] * (len(self._bounds) + 1))
-            self._sums.setdefault(labels, 0.0)
-        ordered, bounds, done = sorted(values), self._bounds, 0
-        while done < len(ordered):
-            bucket = bisect_left(bounds, ordered[done])
-            upto = bisect_right(ordered, bounds[bucket], done) if bucket < len(bounds) else len(ordered)
+        """A batch under the same labels."""
+        noted = self._noted.get(labels)
+        if noted is None:
+            noted = self._new(labels)
+        noted.extend(values)
+        if len(noted) >= NOTED_MOST:
+            self._fill(noted, labels)
+
+    def _new(self, labels: Any) -> list[float]:
+        labels = label_of(self._counts, labels)
+        if labels not in self._counts:
+            self._noted[labels] = []
+            self._counts[labels] = [0] * (len(self._bounds) + 1)
+            self._sums[labels] = 0.0
+        return self._noted[labels]
+
+    def _fill(self, noted: list[float], labels: Any) -> None:
+        """Sorted, a batch costs a bisection for each bucket, not for each value."""
+        labels = labels if labels in self._counts else label_of(self._counts, labels)
+        noted.sort()
+        counts, bounds, done = self._counts[labels], self._bounds, 0
+        while done < len(noted):
+            bucket = bisect_left(bounds, noted[done])
+            upto = bisect_right(noted, bounds[bucket], done) if bucket < len(bounds) else len(noted)
             counts[bucket] += upto - done
             done = upto
-        self._sums[labels] += sum(ordered)
+        self._sums[labels] += sum(noted)
+        noted.clear()
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
         family = HistogramMetricFamily(self._name, self._help, labels=self._labels)
         for labels, counts in list(self._counts.items()):
+            self._fill(self._noted[labels], labels)
             total, buckets = 0, []
             for bound, count in zip((*map(str, map(float, self._bounds)), "+Inf"), counts, strict=True):
                 total += count

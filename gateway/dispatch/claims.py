@@ -120,8 +120,9 @@ class ClaimLoop:
             self._settlements = []
             self._written.clear()
             exchange = await self._exchange_first(settlements, claim)
-            self._settled(settlements, exchange.settled)
-            self._expect_retries(settlements)
+            if settlements:
+                self._settled(settlements, exchange.settled)
+                self._expect_retries(settlements)
             if claim is not None:
                 self._take(claim, exchange)
 

@@ -216,10 +216,14 @@ class Dispatcher:
                 self._give_back(job)
                 self._loops[job.partition].settle(Settlement(job.job_id, job.token, "released"))
             return
-        self._metrics.claimed(jobs)
         if self._traces is not None:
             self._traces.claimed(jobs)
         self._attempts.start(jobs)
+        # once they have begun: nobody waits for what is told of it
+        asyncio.get_running_loop().call_soon(self._tell_started, jobs)
+
+    def _tell_started(self, jobs: Sequence[Claimed]) -> None:
+        self._metrics.claimed(jobs)
         self._transitions.tell("job started", jobs, self._started_facts)
         if self._registry.listening:
             for job in jobs:
