@@ -65,36 +65,65 @@ class Authoriser:
 
         Raises Refused (401 without a right key, 403 without the scope), or StoreError where only Redis could tell.
         """
+        client = self.known(headers, needed)
+        if client is not None:
+            return client
         presented = headers.one(b"authorization")
         if presented is None:
-            if self._keyless and not await self._existence.get(_ANY_KEY, lambda: any_key(self._store), in_time):
-                _check_local(headers)
-                return ANYONE
-            raise Refused(401, "this needs an API key: send Authorization: Bearer gwk_…", headers=_CHALLENGE)
-        key = await self._presented(presented, in_time)
-        if not key.allows(needed):
-            lacks = f"this API key lacks the scope {needed!r}, it has: {', '.join(key.scopes)}"
-            raise Refused(403, f"{lacks}; make one by: gateway apikeys create NAME --scope {needed}")
-        return Client(key.key_id, may_url=key.allows("url"), callback=key.callback)
+            if await self._existence.get(_ANY_KEY, lambda: any_key(self._store), in_time):
+                raise _no_key()
+            _check_local(headers)
+            return ANYONE
+        key_id, secret = _parts(presented)
+        key = await self._keys.get(key_id, lambda: find_key(self._store, key_id), in_time)
+        return _client(key, secret, needed)
+
+    def known(self, headers: Headers, needed: Scope) -> Client | None:
+        """As `authorise`, by what is known here; None if Redis has to be asked."""
+        presented = headers.one(b"authorization")
+        if presented is None:
+            if not self._keyless:
+                raise _no_key()
+            if self._existence.known(_ANY_KEY) is not False:
+                return None
+            _check_local(headers)
+            return ANYONE
+        key_id, secret = _parts(presented)
+        own = self._own
+        key = own if own is not None and key_id == own.key_id else self._keys.known(key_id)
+        return None if key is None else _client(key, secret, needed)
 
     def forget(self, key_id: str) -> None:
         """Drops what is remembered of a key that this process has just made or deleted."""
         self._keys.forget(key_id)
         self._existence.forget(_ANY_KEY)
 
-    async def _presented(self, header: bytes, in_time: InTime) -> ApiKey:
-        kind, _, text = header.decode("latin-1").partition(" ")
-        parts = parse_key(text.strip()) if kind.lower() == "bearer" else None
-        if parts is not None:
-            key_id, secret = parts
-            own = self._own
-            key = own if own is not None and key_id == own.key_id else await self._stored(key_id, in_time)
-            if is_right(key, secret) and key is not None:
-                return key
-        raise Refused(401, "the API key is not right; send Authorization: Bearer gwk_…", headers=_CHALLENGE)
 
-    async def _stored(self, key_id: str, in_time: InTime) -> ApiKey | None:
-        return await self._keys.get(key_id, lambda: find_key(self._store, key_id), in_time)
+def _no_key() -> Refused:
+    return Refused(401, "this needs an API key: send Authorization: Bearer gwk_…", headers=_CHALLENGE)
+
+
+def _wrong_key() -> Refused:
+    return Refused(401, "the API key is not right; send Authorization: Bearer gwk_…", headers=_CHALLENGE)
+
+
+def _parts(header: bytes) -> tuple[str, str]:
+    """The id and the secret of a presented key; raises Refused (401)."""
+    kind, _, text = header.decode("latin-1").partition(" ")
+    parts = parse_key(text.strip()) if kind.lower() == "bearer" else None
+    if parts is None:
+        raise _wrong_key()
+    return parts
+
+
+def _client(key: ApiKey | None, secret: str, needed: Scope) -> Client:
+    """Whose key it is; raises Refused (401, 403)."""
+    if not is_right(key, secret) or key is None:
+        raise _wrong_key()
+    if not key.allows(needed):
+        lacks = f"this API key lacks the scope {needed!r}, it has: {', '.join(key.scopes)}"
+        raise Refused(403, f"{lacks}; make one by: gateway apikeys create NAME --scope {needed}")
+    return Client(key.key_id, may_url=key.allows("url"), callback=key.callback)
 
 
 def is_loopback(host: str) -> bool:
@@ -121,6 +150,13 @@ class _Cache(Generic[T]):
             known = self._answers[name] = (now_s, asyncio.create_task(_asked(ask)))
         answer = known[1]
         return answer.result() if answer.done() else await in_time(lambda: asyncio.shield(answer))
+
+    def known(self, name: str) -> T | None:
+        """The answer, if there is one that is believed still."""
+        known = self._answers.get(name)
+        if known is None or asyncio.get_running_loop().time() - known[0] > CACHED_S:
+            return None
+        return known[1].result() if known[1].done() and not _failed(known[1]) else None
 
     def forget(self, name: str) -> None:
         self._answers.pop(name, None)

@@ -41,10 +41,8 @@ async def read_body(receive: Receive, headers: Headers, limits: BodyLimits, *, w
 
     One that is there as a `whole` already needs no clock.
     """
-    check_encoding(headers)
-    declared = headers.one(b"content-length")
-    if declared is not None and declared.isdigit() and int(declared) > limits.most_bytes:
-        raise _too_large(limits)
+    declared = headers.one(b"content-length") or b""
+    check_body(headers, limits, int(declared) if declared.isdigit() else 0)
     if whole:
         return await _read_chunks(receive, limits, None)
     try:
@@ -64,8 +62,7 @@ async def _read_chunks(receive: Receive, limits: BodyLimits, deadline: asyncio.T
             raise ClientGone
         chunk = message.get("body", b"")
         size += len(chunk)
-        if size > limits.most_bytes:
-            raise _too_large(limits)
+        check_size(size, limits)
         chunks.append(chunk)
         if not message.get("more_body", False):
             return chunks[0] if len(chunks) == 1 else b"".join(chunks)
@@ -78,6 +75,18 @@ def check_encoding(headers: Headers) -> None:
     for value in headers.all(b"content-encoding"):
         if value.strip().lower() not in (b"", b"identity"):
             raise Refused(415, "the body is compressed; send it as it is, without Content-Encoding", close=True)
+
+
+def check_body(headers: Headers, limits: BodyLimits, size: int) -> None:
+    """Raises Refused for a body that is compressed (415), or has more bytes than it may (413)."""
+    check_encoding(headers)
+    check_size(size, limits)
+
+
+def check_size(size: int, limits: BodyLimits) -> None:
+    """Raises Refused (413) for more bytes than there may be."""
+    if size > limits.most_bytes:
+        raise Refused(413, f"the body is larger than {limits.most_bytes} bytes", close=True)
 
 
 def media_type(headers: Headers) -> str:
@@ -110,7 +119,3 @@ async def close_slowly(reply: Reply, receive: Receive, send: Send) -> None:
                 if message["type"] == "http.disconnect" or not message.get("more_body", False):
                     break
     await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-def _too_large(limits: BodyLimits) -> Refused:
-    return Refused(413, f"the body is larger than {limits.most_bytes} bytes", close=True)

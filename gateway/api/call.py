@@ -76,6 +76,8 @@ class Call:
     client: Client = ANYONE
     store_s: float = STORE_S
     trace: RequestTrace | None = None
+    began_s: float = 0.0
+    """By `perf_counter`."""
     headers: Headers = field(init=False)
 
     def __post_init__(self) -> None:
@@ -85,11 +87,15 @@ class Call:
         """A part of the path, by its name in the route."""
         return str(self.scope["path_params"][name])
 
+    @property
+    def limits(self) -> BodyLimits:
+        """What the configuration says of bodies."""
+        own = self.gateway.settings.gateway
+        return BodyLimits(own.max_body, float(own.body_timeout))
+
     async def body(self, limits: BodyLimits | None = None) -> bytes:
         """The whole body, within the configured limits where none are given."""
-        own = self.gateway.settings.gateway
-        limits = limits or BodyLimits(own.max_body, float(own.body_timeout))
-        return await read_body(self.receive, self.headers, limits, whole=self.scope.get(WHOLE, False))
+        return await read_body(self.receive, self.headers, limits or self.limits, whole=self.scope.get(WHOLE, False))
 
     @property
     def until_s(self) -> float:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 
 import structlog
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from gateway.api.begun import Asked, Begun, carry_on, is_one_call
 from gateway.api.bodies import ClientGone, close_slowly
 from gateway.api.call import Call, Gateway
 from gateway.api.operations import ANY_METHOD, DELIVERY_METHODS, Operation
@@ -16,8 +17,12 @@ from gateway.api.protocol import ANSWER
 from gateway.api.reply import Reply, Stream, send_reply
 from gateway.api.traces import RequestTrace
 from gateway.errors import RequestError, StoreError, StoreFull
+from gateway.jobs import Submitted
 
 log = structlog.get_logger(__name__)
+
+GoOn = Callable[[ASGIApp], None]
+"""Runs an application for a request that was taken, in a task of its own."""
 
 
 class Endpoint:
@@ -35,16 +40,65 @@ class Endpoint:
         self._allow = ((b"allow", ", ".join(allowed).encode()),)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        began_s = perf_counter()
-        trace = self._trace(scope)
+        call = self._enter(scope, receive)
+        reply: Reply | Stream
         try:
-            reply = await self._answer(scope, receive, trace)
+            reply = await self._answer(call)
         except ClientGone:
             return
-        if trace is not None:
-            trace.end(scope["method"], self.path, reply.status)
-        self._gateway.metrics.took(self.path, perf_counter() - began_s)
-        self._gateway.metrics.count_request(self.path, reply.status)
+        except Exception as error:
+            reply = self._problem(error)
+        self._count(call, reply.status)
+        await self._send(reply, scope, receive, send)
+
+    def take(self, scope: Scope, body: bytes, *, receive: Receive, go_on: GoOn) -> bool:
+        """Answers a request whose body is there without a task, as soon as all is known; `go_on` runs an application
+        where that needs one after all. False, before anything was done, if only calling the endpoint can tell."""
+        operation = self.operations.get(scope["method"])
+        if operation is None or operation.begin is None or not self._gateway.gate.open:
+            return False
+        call = self._enter(scope, receive)
+        try:
+            if operation.scope is not None:
+                client = self._gateway.authoriser.known(call.headers, operation.scope)
+                if client is None:
+                    return False
+                call.client = client
+            begun = operation.begin(call, body)
+        except Exception as error:
+            begun = self._problem(error)
+        if begun is None:
+            return False
+        turn = Turn(self, call, go_on)
+        if isinstance(begun, Reply):
+            turn.end(begun)
+        elif isinstance(begun, Asked) and is_one_call(call, begun):
+            turn.finish = begun.finish
+            self._gateway.store.ask(begun.jobs, turn, durability=begun.durability, until_s=call.until_s)
+        else:
+            go_on(lambda scope, receive, send: self._carry_on(call, begun, send=send))
+        return True
+
+    async def _carry_on(self, call: Call, begun: Begun, *, send: Send) -> None:
+        try:
+            reply = await carry_on(call, begun)
+        except ClientGone:
+            return
+        except Exception as error:
+            reply = self._problem(error)
+        self._count(call, reply.status)
+        await self._send(reply, call.scope, call.receive, send)
+
+    def _enter(self, scope: Scope, receive: Receive) -> Call:
+        return Call(self._gateway, scope, receive, trace=self._trace(scope), began_s=perf_counter())
+
+    def _count(self, call: Call, status: int) -> None:
+        """The answer is made."""
+        if call.trace is not None:
+            call.trace.end(call.scope["method"], self.path, status)
+        self._gateway.metrics.answered(self.path, status, perf_counter() - call.began_s)
+
+    async def _send(self, reply: Reply | Stream, scope: Scope, receive: Receive, send: Send) -> None:
         if isinstance(reply, Stream):
             await reply.run(scope, receive, send)
         elif reply.close and reply.status != 408:
@@ -59,33 +113,66 @@ class Endpoint:
             return None
         return RequestTrace.enter(tracing, scope["headers"]) if scope["method"] in self.operations else None
 
-    async def _answer(self, scope: Scope, receive: Receive, trace: RequestTrace | None) -> Reply | Stream:
-        try:
-            operation = self._operation(scope["method"])
-            call = Call(self._gateway, scope, receive, trace=trace)
-            if operation.scope is not None:
-                authoriser = self._gateway.authoriser
-                call.client = await authoriser.authorise(call.headers, operation.scope, in_time=call.in_time)
-            if operation.store and not self._gateway.gate.open:
-                await call.in_time(self._gateway.gate.require)
-            return await operation.handler(call)
-        except RequestError as error:
+    async def _answer(self, call: Call) -> Reply | Stream:
+        operation = self._operation(call.scope["method"])
+        if operation.scope is not None:
+            authoriser = self._gateway.authoriser
+            call.client = await authoriser.authorise(call.headers, operation.scope, in_time=call.in_time)
+        if operation.store and not self._gateway.gate.open:
+            await call.in_time(self._gateway.gate.require)
+        return await operation.handler(call)
+
+    def _problem(self, error: Exception) -> Reply:
+        """What a request that failed is answered with; call it while the error is handled."""
+        if isinstance(error, RequestError):
             return problem_reply(error)
-        except StoreError as error:
+        if isinstance(error, StoreError):
             level = log.warning if isinstance(error, StoreFull) else log.error
             level("the store refused", route=self.path, error=str(error))
             return problem_reply(error)
-        except ClientGone:
-            raise
-        except Exception:
-            log.exception("a request failed", route=self.path)
-            return problem_reply(Refused(500, "this should not have happened; the gateway's log says more"))
+        log.error("a request failed", route=self.path, exc_info=error)
+        return problem_reply(Refused(500, "this should not have happened; the gateway's log says more"))
 
     def _operation(self, method: str) -> Operation:
         found = self.operations.get("GET" if method == "HEAD" else method)
         if found is None:
             raise Refused(405, f"{method[:16]} is not for this path", headers=self._allow)
         return found
+
+
+class Turn:
+    """A request whose jobs are on their way: answered when it is told what became of them."""
+
+    __slots__ = ("_call", "_endpoint", "_go_on", "_over", "finish")
+
+    finish: Callable[[list[Submitted]], Reply]
+
+    def __init__(self, endpoint: Endpoint, call: Call, go_on: GoOn) -> None:
+        self._endpoint = endpoint
+        self._call = call
+        self._go_on = go_on
+        self._over = False
+
+    def done(self) -> bool:
+        return self._over
+
+    def set_result(self, result: list[Submitted], /) -> None:
+        try:
+            reply = self.finish(result)
+        except Exception as error:
+            reply = self._endpoint._problem(error)
+        self.end(reply)
+
+    def set_exception(self, exception: Exception, /) -> None:
+        self.end(self._endpoint._problem(exception))
+
+    def end(self, reply: Reply) -> None:
+        """Answers, once."""
+        self._over = True
+        endpoint, call = self._endpoint, self._call
+        endpoint._count(call, reply.status)
+        if not _answered(reply, call.scope):
+            self._go_on(lambda scope, receive, send: endpoint._send(reply, scope, receive, send))
 
 
 def _answered(reply: Reply, scope: Scope) -> bool:

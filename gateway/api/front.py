@@ -10,7 +10,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from gateway.api.bodies import close_slowly
-from gateway.api.endpoint import Endpoint
+from gateway.api.endpoint import Endpoint, GoOn
 from gateway.api.guards import HeadGuard
 from gateway.api.problems import problem_reply
 
@@ -45,6 +45,13 @@ class Front(Starlette):
             await endpoint(scope, receive, send)
         else:
             await super().__call__(scope, receive, send)
+
+    def take(self, scope: Scope, body: bytes, *, receive: Receive, go_on: GoOn) -> bool:
+        """As `Endpoint.take`, for a request to any path."""
+        if self._guard.refusal(scope) is not None:
+            return False
+        endpoint = self._find(scope)
+        return endpoint is not None and endpoint.take(scope, body, receive=receive, go_on=go_on)
 
     def _find(self, scope: Scope) -> Endpoint | None:
         """The endpoint by its path, the parameter in the scope as the router would put it there."""

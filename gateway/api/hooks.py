@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import orjson
 
-from gateway.api.bodies import BodyLimits
+from gateway.api.begun import Asked, Begun, carry_on
+from gateway.api.bodies import BodyLimits, check_body
 from gateway.api.call import Call
 from gateway.api.jobs import announce
 from gateway.api.problems import Refused
@@ -36,40 +38,124 @@ class Arrival:
 
 async def receive(call: Call) -> Reply:
     """202 with the delivery's jobs, or a provider's handshake answered; one and the same 401 whatever is wrong."""
-    name, own = call.path_value("trigger"), call.gateway.settings.gateway
+    name = call.path_value("trigger")
     trigger = call.gateway.registry.triggers.get(name)
     if trigger is None:
         trigger = await call.in_time(lambda: call.gateway.triggers.find(name))
-    sender = sender_of(call.scope, own.trusted_proxies)
+    sender = _let_in(call, trigger)
+    body = await call.body(_limits(call, trigger))
+    begun = _begin(call, Arrival(trigger, _request(call, body), sender))
+    return await carry_on(call, begun)
+
+
+def begin(call: Call, body: bytes) -> Begun | None:
+    """As `receive`; None where only Redis knows the trigger, or the answer waits for a job's end."""
+    trigger = call.gateway.triggers.known(call.path_value("trigger"))
+    if trigger is None or trigger.reception.sync:
+        return None
+    sender = _let_in(call, trigger)
+    check_body(call.headers, _limits(call, trigger), len(body))
+    return _begin(call, Arrival(trigger, _request(call, body), sender))
+
+
+def _let_in(call: Call, trigger: Trigger) -> str:
+    """The sender's address; raises Refused (401) where the trigger does not take anything from there."""
+    sender = sender_of(call.scope, call.gateway.settings.gateway.trusted_proxies)
     if trigger.reception.allow_from and not is_within(sender, trigger.reception.allow_from):
         raise _rejected(call, Arrival(trigger, _request(call, b""), sender), "address")
+    return sender
+
+
+def _limits(call: Call, trigger: Trigger) -> BodyLimits:
+    own = call.gateway.settings.gateway
     most = trigger.reception.body_limit or trigger.verifier.body_limit or own.max_body
-    request = _request(call, await call.body(BodyLimits(most, float(own.body_timeout))))
-    arrival = Arrival(trigger, request, sender)
+    return BodyLimits(most, float(own.body_timeout))
+
+
+def _begin(call: Call, arrival: Arrival) -> Begun:
+    gateway, trigger, request = call.gateway, arrival.trigger, arrival.request
+    now_s = gateway.clock()
     try:
         answer = trigger.verifier.handshake(request)
-        delivery = None if answer is not None else trigger.verifier.verify(request, call.gateway.clock())
+        delivery = None if answer is not None else trigger.verifier.verify(request, now_s)
     except Rejected as error:
         raise _rejected(call, arrival, error.reason) from error
     answer = delivery.answer if delivery is not None else answer
     if answer is not None or delivery is None:
-        call.gateway.metrics.count_delivery(trigger.name, "handshake")
+        gateway.metrics.count_delivery(trigger.name, "handshake")
         return _handshake(answer or HandshakeResponse())
-    _admit(call, trigger)
-    return await _deliver(call, arrival, delivery)
+    _admit(call, trigger, now_s=now_s)
+    try:
+        matches = trigger.match(request, delivery)
+        jobs = delivery_jobs(call, trigger, matches, now_s=now_s)
+    except InvalidRequest as error:
+        _note(call, arrival, delivery, "failed", reason=error.detail)
+        raise
+    if not jobs:
+        return _unrouted(call, arrival, delivery)
+    if trigger.reception.sync:
+        return _synchronous(call, arrival, delivery, jobs, now_s=now_s)
+    return Asked(jobs, partial(_accept, call, arrival, delivery, jobs, now_s), together=True)
+
+
+def _accept(
+    call: Call, arrival: Arrival, delivery: Delivery, jobs: list[Submission], now_s: float, submitted: list[Submitted]
+) -> Reply:
+    verdict, answer = _accepted(call, arrival, delivery, jobs, submitted, now_s=now_s)
+    call.gateway.metrics.count_delivery(arrival.trigger.name, verdict)
+    return _taken(arrival.trigger, answer)
+
+
+async def _synchronous(
+    call: Call, arrival: Arrival, delivery: Delivery, jobs: list[Submission], *, now_s: float
+) -> Reply:
+    submitted = await call.gateway.store.submit_together(jobs, until_s=call.until_s)
+    verdict, answer = _accepted(call, arrival, delivery, jobs, submitted, now_s=now_s)
+    call.gateway.metrics.count_delivery(arrival.trigger.name, verdict)
+    if submitted[0].status == "gone":
+        return _taken(arrival.trigger, answer)
+    return await _result(call, arrival.trigger, submitted[0].job_id, answer)
+
+
+def _accepted(
+    call: Call,
+    arrival: Arrival,
+    delivery: Delivery,
+    jobs: list[Submission],
+    submitted: list[Submitted],
+    *,
+    now_s: float,
+) -> tuple[Verdict, dict[str, Any]]:
+    """What the delivery is noted and answered as; raises StoreFull."""
+    check_taken(call, jobs, submitted, now_s=now_s)
+    answer = render_jobs(jobs, submitted)
+    verdict: Verdict = "duplicate" if answer["duplicate"] else "accepted"
+    noted = tuple((each.job_id, job.target) for job, each in zip(jobs, submitted, strict=True))
+    _note(call, arrival, delivery, verdict, jobs=noted)
+    return verdict, answer
+
+
+def delivery_jobs(call: Call, trigger: Trigger, matches: list[Match], *, now_s: float) -> list[Submission]:
+    """The jobs of a delivery; raises InvalidRequest."""
+    jobs = delivery_submissions(trigger.name, matches, call.gateway.catalog, now_s=now_s)
+    return jobs if call.trace is None else call.trace.stamp(jobs)
+
+
+def check_taken(call: Call, jobs: list[Submission], submitted: list[Submitted], *, now_s: float) -> None:
+    """Tells of a delivery's jobs that were taken in; raises StoreFull if they were not."""
+    for each in submitted:
+        if each.verdict == "full":
+            raise StoreFull("a lane is full; send the delivery again")
+    announce(call, jobs, submitted, now_s=now_s)
 
 
 async def submit_matches(
     call: Call, trigger: Trigger, matches: list[Match], *, now_s: float
 ) -> tuple[list[Submission], list[Submitted]]:
     """The jobs of a delivery, all of them or none; raises StoreError."""
-    jobs = delivery_submissions(trigger.name, matches, call.gateway.catalog, now_s=now_s)
-    if call.trace is not None:
-        jobs = call.trace.stamp(jobs)
+    jobs = delivery_jobs(call, trigger, matches, now_s=now_s)
     submitted = await call.gateway.store.submit_together(jobs, until_s=call.until_s)
-    if any(each.verdict == "full" for each in submitted):
-        raise StoreFull("a lane is full; send the delivery again")
-    announce(call, jobs, submitted, now_s=now_s)
+    check_taken(call, jobs, submitted, now_s=now_s)
     return jobs, submitted
 
 
@@ -79,26 +165,6 @@ def render_jobs(jobs: list[Submission], submitted: list[Submitted]) -> dict[str,
         "jobs": [{"job_id": each.job_id, "target": job.target} for job, each in zip(jobs, submitted, strict=True)],
         "duplicate": bool(submitted) and all(each.verdict == "duplicate" for each in submitted),
     }
-
-
-async def _deliver(call: Call, arrival: Arrival, delivery: Delivery) -> Reply:
-    gateway, trigger, now_s = call.gateway, arrival.trigger, call.gateway.clock()
-    try:
-        matches = trigger.match(arrival.request, delivery)
-        if matches:
-            jobs, submitted = await submit_matches(call, trigger, matches, now_s=now_s)
-    except InvalidRequest as error:
-        _note(call, arrival, delivery, "failed", reason=error.detail)
-        raise
-    if not matches:
-        return await _unrouted(call, arrival, delivery)
-    answer = render_jobs(jobs, submitted)
-    verdict: Verdict = "duplicate" if answer["duplicate"] else "accepted"
-    _note(call, arrival, delivery, verdict, jobs=tuple((each["job_id"], each["target"]) for each in answer["jobs"]))
-    if trigger.reception.sync and submitted[0].status != "gone":
-        return await _result(call, trigger, submitted[0].job_id, answer)
-    gateway.metrics.count_delivery(trigger.name, verdict)
-    return _taken(trigger, answer)
 
 
 async def _unrouted(call: Call, arrival: Arrival, delivery: Delivery) -> Reply:
@@ -111,7 +177,6 @@ async def _unrouted(call: Call, arrival: Arrival, delivery: Delivery) -> Reply:
 
 async def _result(call: Call, trigger: Trigger, job_id: str, answer: dict[str, Any]) -> Reply:
     """The first job's result, if it comes in time; 502 if the job is dead, so that the provider sends again."""
-    call.gateway.metrics.count_delivery(trigger.name, "duplicate" if answer["duplicate"] else "accepted")
     record = await await_record(call, job_id, float(trigger.reception.sync_timeout))
     if record is None or not record.status.finished:
         return _taken(trigger, answer)
@@ -138,12 +203,12 @@ def _taken(trigger: Trigger, answer: dict[str, Any]) -> Reply:
     return Reply(custom.status, custom.body.encode(), custom.content_type.encode())
 
 
-def _admit(call: Call, trigger: Trigger) -> None:
+def _admit(call: Call, trigger: Trigger, *, now_s: float) -> None:
     """Raises Refused (503) over the trigger's limit; only what verifies counts, so nobody else can use it up."""
     limit = trigger.reception.limit
     if limit is None:
         return
-    wait_s = call.gateway.meters.wait_s(trigger.name, limit.rate, limit.burst, now_s=call.gateway.clock())
+    wait_s = call.gateway.meters.wait_s(trigger.name, limit.rate, limit.burst, now_s=now_s)
     if wait_s > 0:
         call.gateway.metrics.count_delivery(trigger.name, "limited")
         raise over_limit(wait_s)

@@ -7,7 +7,8 @@ from typing import Any
 
 import orjson
 
-from gateway.api.bodies import NDJSON_TYPES, check_json, media_type
+from gateway.api.begun import Asked, Begun, carry_on
+from gateway.api.bodies import NDJSON_TYPES, check_body, check_json, media_type
 from gateway.api.call import Call
 from gateway.api.prefer import preferred_durability, preferred_wait
 from gateway.api.problems import Refused, describe
@@ -26,24 +27,53 @@ from gateway.submission import Caller, check_text, parse_submission, split_array
 async def submit(call: Call) -> Reply:
     """202 for a job taken in, 200 for one that was there already; 200 and the record for one that was waited for."""
     check_json(call.headers)
-    durability = preferred_durability(call.headers)
-    text = await call.body()
+    durability, wait_s = _preferred(call)
+    asked = _one(call, await call.body(), durability)
+    if not wait_s:
+        return await carry_on(call, asked)
+    submitted = (await call.gateway.store.submit(asked.jobs, durability, until_s=call.until_s))[0]
+    answer = asked.finish([submitted])
+    return answer if submitted.status == "gone" else _applied(await _held(call, submitted, wait_s), durability)
+
+
+def begin(call: Call, body: bytes) -> Begun | None:
+    """As `submit`; None where the job is waited for."""
+    check_json(call.headers)
+    durability, wait_s = _preferred(call)
+    if wait_s:
+        return None
+    check_body(call.headers, call.limits, len(body))
+    return _one(call, body, durability)
+
+
+def _preferred(call: Call) -> tuple[Durability | None, int]:
+    """What the client prefers: a durability, if any, and for how many seconds it waits for the job."""
+    if b"prefer" not in call.headers:
+        return None, 0
+    most_s = int(call.gateway.settings.gateway.hold)
+    return preferred_durability(call.headers), preferred_wait(call.headers, most_s)
+
+
+def _one(call: Call, text: bytes, durability: Durability | None) -> Asked:
     check_text(text)
     gateway = call.gateway
     now_s = gateway.clock()
-    job = parse_submission(text, gateway.catalog, caller=_caller(call, with_key=True), now_s=now_s)
+    jobs = [parse_submission(text, gateway.catalog, caller=_caller(call, with_key=True), now_s=now_s)]
     if call.trace is not None:
-        job = call.trace.stamp([job])[0]
-    submitted = (await gateway.store.submit([job], durability, until_s=call.until_s))[0]
-    _raise_refused(submitted)
-    announce(call, [job], [submitted], now_s=now_s)
-    wait_s = preferred_wait(call.headers, int(gateway.settings.gateway.hold))
-    reply = await _held(call, submitted, wait_s) if wait_s and submitted.status != "gone" else _answer(submitted)
-    return reply if durability is None else _applied(reply, durability)
+        jobs = call.trace.stamp(jobs)
+
+    def finish(submitted: list[Submitted]) -> Reply:
+        _raise_refused(submitted[0])
+        announce(call, jobs, submitted, now_s=now_s)
+        return _applied(_answer(submitted[0]), durability)
+
+    return Asked(jobs, finish, durability)
 
 
-def _applied(reply: Reply, durability: Durability) -> Reply:
+def _applied(reply: Reply, durability: Durability | None) -> Reply:
     """With what was heeded of the client's preferences (RFC 7240, 3)."""
+    if durability is None:
+        return reply
     return replace(reply, headers=(*reply.headers, (b"preference-applied", b"durability=" + durability.encode())))
 
 
@@ -54,21 +84,37 @@ async def _held(call: Call, submitted: Submitted, wait_s: int) -> Reply:
         return _answer(submitted)
     if not record.status.finished:
         return _answer(Submitted(submitted.verdict, submitted.job_id, record.status.value))
-    return _preferred(record, wait_s)
+    return _waited(record, wait_s)
 
 
-def _preferred(record: Record, wait_s: int) -> Reply:
+def _waited(record: Record, wait_s: int) -> Reply:
     applied = (b"preference-applied", b"wait=%d" % wait_s)
     return Reply(200, orjson.dumps(render_record(record)), headers=(applied,))
 
 
 async def submit_batch(call: Call) -> Reply:
     """Each item's own answer, in order; only what concerns the whole batch fails it whole."""
+    durability = _check_batch(call)
+    return await carry_on(call, _many(call, await call.body(), durability))
+
+
+def begin_batch(call: Call, body: bytes) -> Begun:
+    """As `submit_batch`."""
+    durability = _check_batch(call)
+    check_body(call.headers, call.limits, len(body))
+    return _many(call, body, durability)
+
+
+def _check_batch(call: Call) -> Durability | None:
+    """Raises Refused for a head that no batch has: the durability that the client prefers, if any."""
     check_json(call.headers, also=NDJSON_TYPES)
     durability = preferred_durability(call.headers)
     if call.headers.one(b"idempotency-key") is not None:
         raise Refused(400, "a batch has an idempotency_key in each of its jobs, not one in a header", close=True)
-    text = await call.body()
+    return durability
+
+
+def _many(call: Call, text: bytes, durability: Durability | None) -> Begun:
     check_text(text)
     lines = media_type(call.headers) in NDJSON_TYPES or text.lstrip()[:1] == b"{"
     items = split_lines(text) if lines else split_array(text)
@@ -83,12 +129,14 @@ async def submit_batch(call: Call) -> Reply:
     if call.trace is not None:
         jobs = dict(zip(jobs, call.trace.stamp(list(jobs.values())), strict=True))
     taken = list(jobs.values())
-    submitted = await gateway.store.submit(taken, durability, until_s=call.until_s) if taken else []
-    announce(call, taken, submitted, now_s=now_s)
-    for at, each in zip(jobs, submitted, strict=True):
-        results[at] = _result(each)
-    reply = json_reply({"results": results})
-    return reply if durability is None else _applied(reply, durability)
+
+    def finish(submitted: list[Submitted]) -> Reply:
+        announce(call, taken, submitted, now_s=now_s)
+        for at, each in zip(jobs, submitted, strict=True):
+            results[at] = _result(each)
+        return _applied(json_reply({"results": results}), durability)
+
+    return Asked(taken, finish, durability) if taken else finish([])
 
 
 async def show(call: Call) -> Reply:
@@ -99,7 +147,7 @@ async def show(call: Call) -> Reply:
     if not wait_s or found.record.status.finished:
         return json_reply(render_record(found.record))
     record = await await_record(call, job_id, wait_s)
-    return _preferred(record or found.record, wait_s)
+    return _waited(record or found.record, wait_s)
 
 
 async def show_status(call: Call) -> Reply:

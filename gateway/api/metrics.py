@@ -50,9 +50,10 @@ class ApiMetrics:
         if status >= 400:
             self._rejections.add(REFUSALS.get(status, "other"))
 
-    def took(self, route: str, seconds: float) -> None:
-        """How long an answer was in the making."""
+    def answered(self, route: str, status: int, seconds: float) -> None:
+        """The same, with how long the answer was in the making."""
         self._took.observe(route, seconds)
+        self.count_request(route, status)
 
     def count_delivery(self, trigger: str, verdict: str) -> None:
         self._deliveries.add((trigger, verdict))

@@ -25,6 +25,7 @@ from gateway.api import (
     targets,
     triggers,
 )
+from gateway.api.begun import Begin
 from gateway.api.call import Call
 from gateway.api.registering import TargetBody
 from gateway.api.reply import Reply, Stream
@@ -55,6 +56,8 @@ class Operation:
     query: dict[str, str] = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
     store: bool = True
+    begin: Begin | None = None
+    """The same as `handler`, without a task, for those that change the store."""
 
 
 ANY_METHOD = "*"
@@ -86,12 +89,16 @@ _SUBMIT_HEADERS = {
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
-        "POST", "/jobs", jobs.submit, "submit", "Submit a job", _SUBMITTED, SubmitBody, headers=_SUBMIT_HEADERS
+        "POST", "/jobs", jobs.submit, "submit", "Submit a job", _SUBMITTED, SubmitBody, headers=_SUBMIT_HEADERS,
+        begin=jobs.begin,
     ),
-    Operation("*", "/hooks/{trigger}", hooks.receive, None, "Deliver a webhook", {202: models.DeliveryAnswer}),
+    Operation(
+        "*", "/hooks/{trigger}", hooks.receive, None, "Deliver a webhook", {202: models.DeliveryAnswer},
+        begin=hooks.begin,
+    ),
     Operation(
         "POST", "/jobs/batch", jobs.submit_batch, "submit", "Submit up to 1000 jobs, as an array or NDJSON",
-        {200: models.BatchAnswer}, list[SubmitBody],
+        {200: models.BatchAnswer}, list[SubmitBody], begin=jobs.begin_batch,
     ),
     Operation("GET", "/jobs", jobs.list_all, "read", "List jobs", {200: models.JobPage}, query=_JOBS_QUERY),
     Operation(

@@ -7,10 +7,12 @@ large is refused by the guards, with the limits of the configuration.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 import orjson
-from uvicorn._types import ASGI3Application
+from uvicorn._types import ASGI3Application, ASGIReceiveCallable, HTTPScope
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 from gateway.api.outlet import Discard, Outlet, answer, disconnect
@@ -38,6 +40,17 @@ ANSWER = "gateway.answer"
 uvicorn makes two, which cost more than all else that is done to answer. False if it has to be sent uvicorn's way."""
 
 
+class Take(Protocol):
+    """What an application has that answers some requests without a task: takes one whose body is there, or not (False).
+
+    `go_on` runs an application for it after all.
+    """
+
+    def __call__(
+        self, scope: HTTPScope, body: bytes, *, receive: ASGIReceiveCallable, go_on: Callable[[ASGI3Application], None]
+    ) -> bool: ...
+
+
 class GuardedProtocol(WireProtocol):
     """One connection; ends it when a head is endless, too slow or not HTTP, behind the answers under way."""
 
@@ -49,8 +62,13 @@ class GuardedProtocol(WireProtocol):
     """The last that is sent on this connection; empty if it is only to be closed."""
     _discard: Discard | None = None
 
+    _parsing = False
+    _due: RequestResponseCycle | None = None
+    """Whose head was among what is being parsed, so that its body may be too."""
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._take: Take | None = getattr(self.app, "take", None)
         self._outlet = Outlet(transport, self._close)
         self._await_head()
 
@@ -72,10 +90,16 @@ class GuardedProtocol(WireProtocol):
                 self._discard.take(len(data))
             else:
                 self._drop(len(data))
-        elif (fault := self.parse(data)) is not None:
-            self._refuse(*fault)
         else:
-            self._look_on(len(data))
+            self._parsing = True
+            fault = self.parse(data)
+            self._parsing = False
+            if self._due is not None:
+                self._begin_due(in_turn=fault is None)
+            if fault is not None:
+                self._refuse(*fault)
+            else:
+                self._look_on(len(data))
 
     def _look_on(self, size: int) -> None:
         """At what state the connection is left in by so many bytes."""
@@ -88,7 +112,12 @@ class GuardedProtocol(WireProtocol):
             self._head_bytes += size
             if self._head_bytes > MAX_HEAD_BYTES:
                 self._refuse(431, "the headers do not end")
-        elif not self._in_body and self.cycle is not None and self.cycle.response_complete:
+        elif (
+            not self._in_body
+            and self.cycle is not None
+            and self.cycle.response_complete
+            and self.timeout_keep_alive_task is None
+        ):
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
             )
@@ -112,9 +141,25 @@ class GuardedProtocol(WireProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._running = cycle
-        super()._start_asgi_task(cycle, app)
+        if self._parsing:
+            self._due = cycle
+        else:
+            super()._start_asgi_task(cycle, app)
+
+    def _begin_due(self, *, in_turn: bool) -> None:
+        """Has the application take a request that came whole, if it does so without a task; else runs it in one."""
+        cycle, self._due = self._due, None
+        assert cycle is not None
+        if in_turn and not cycle.more_body and self._take is not None:
+            go_on = partial(super()._start_asgi_task, cycle)
+            if self._take(cycle.scope, bytes(cycle.body), receive=cycle.receive, go_on=go_on):
+                return
+        super()._start_asgi_task(cycle, self.app)
 
     def on_response_complete(self) -> None:
+        if self._running is not None:  # without circles, so that nothing is left for the collector
+            self._running.scope.pop(ANSWER, None)  # type: ignore[misc]
+            self._running.on_response = _nothing
         super().on_response_complete()
         if self.transport.is_closing():
             return
@@ -214,6 +259,10 @@ class GuardedProtocol(WireProtocol):
         for cycle, _ in self.pipeline:
             disconnect(cycle)
         self.pipeline.clear()
+
+
+def _nothing() -> None:
+    """What is called at the end of an answer that has ended."""
 
 
 def _render(status: int, detail: str) -> bytes:

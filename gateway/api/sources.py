@@ -44,6 +44,16 @@ class Triggers:
             raise NotFound(f"no trigger named {name[:64]!r}")
         return found
 
+    def known(self, name: str) -> Trigger | None:
+        """The trigger, if it is known without asking Redis."""
+        found = self._registry.triggers.get(name)
+        if found is not None or (known := self._known.get(name)) is None:
+            return found
+        asked_s, task = known
+        if asyncio.get_running_loop().time() - asked_s > CACHED_S or not task.done() or _failed(task):
+            return None
+        return task.result()
+
     def forget(self, name: str) -> None:
         """Drops what is remembered of a trigger that this process has just changed."""
         self._known.pop(name, None)

@@ -26,7 +26,7 @@ from gateway.store.durability import Durability
 from gateway.store.fitness import Remark, examine
 from gateway.store.records import Found, parse_lookup
 from gateway.store.scripts import Arg, run
-from gateway.store.submitter import Submitter
+from gateway.store.submitter import Submitter, Waiter
 from gateway.submission.request import host_key
 
 T = TypeVar("T")
@@ -265,6 +265,18 @@ class Store:
             for index, submitted in zip(group, answer, strict=True):
                 out[index] = submitted
         return [submitted for submitted in out if submitted is not None]
+
+    def ask(
+        self,
+        jobs: Sequence[Submission],
+        waiter: Waiter,
+        *,
+        durability: Durability | None = None,
+        until_s: float | None = None,
+    ) -> None:
+        """As `submit`, for jobs of one partition; the waiter is told what `submit` returns or raises."""
+        submitter = self._submitter(self._partition(jobs[0].job_id), durability)
+        submitter.ask(jobs, waiter, until_s=until_s)
 
     async def submit_together(self, jobs: Sequence[Submission], *, until_s: float | None = None) -> list[Submitted]:
         """Takes jobs in, all of them or none in one step, wherever they lie; those of other partitions than the first

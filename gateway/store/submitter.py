@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Protocol
 
 import msgspec
 
@@ -71,12 +72,24 @@ def _place(job: Submission, place_of: Callable[[Callback], str]) -> str:
     return "" if callback is None else place_of(callback)
 
 
+class Waiter(Protocol):
+    """Is told once what became of jobs, in order, or why that is not known; a future is one. Never raises."""
+
+    def done(self) -> bool:
+        """Whether it was told already, or wants to know no more."""
+        ...
+
+    def set_result(self, result: list[Submitted], /) -> None: ...
+
+    def set_exception(self, exception: Exception, /) -> None: ...
+
+
 @dataclass(slots=True)
 class _Asked:
     """Jobs that somebody waits for, until the loop's time `until_s`."""
 
     jobs: Sequence[Submission]
-    answer: asyncio.Future[list[Submitted]]
+    answer: Waiter
     until_s: float
 
 
@@ -112,14 +125,18 @@ class Submitter:
 
         StoreUnavailable if that is not known when it is `until_s` by the loop's clock (or up to `SWEEP_S` later).
         """
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[list[Submitted]] = loop.create_future()
-        self._waiting.append(_Asked(jobs, answer, math.inf if until_s is None else until_s))
+        answer: asyncio.Future[list[Submitted]] = asyncio.get_running_loop().create_future()
+        self.ask(jobs, answer, until_s=until_s)
+        return await answer
+
+    def ask(self, jobs: Sequence[Submission], waiter: Waiter, *, until_s: float | None = None) -> None:
+        """As `submit`, for who waits without a task: it is told in the turn of the loop in which the reply comes."""
+        self._waiting.append(_Asked(jobs, waiter, math.inf if until_s is None else until_s))
         if len(self._senders) < self._senders_most:
             self._senders.add(asyncio.create_task(self._send_waiting()))
         if self._sweeping is None and until_s is not None:
+            loop = asyncio.get_running_loop()
             self._sweeping = loop.call_later(SWEEP_S, self._sweep, loop)
-        return await answer
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         """Lets go who waited for too long; what they sent goes its way all the same."""
