@@ -11,6 +11,7 @@ import hmac
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from email.message import Message
 from functools import lru_cache
 
 from cryptography.exceptions import InvalidSignature
@@ -27,7 +28,7 @@ MAX_HEADER = 4096
 MAX_CANDIDATES = 16
 _SECONDS = re.compile(r"[0-9]{1,12}\Z")
 
-Headers = Mapping[str, str] | Iterable[tuple[str, str]]
+Headers = Mapping[str, str] | Message | Iterable[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ def verify(
 
 
 def _signed_headers(headers: Headers) -> tuple[str, str, str]:
-    pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
+    pairs = list(headers.items() if isinstance(headers, Mapping | Message) else headers)
     return _only(pairs, "webhook-id"), _only(pairs, "webhook-timestamp"), _only(pairs, "webhook-signature")
 
 

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import base64
+import io
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from email.message import Message
+from http.client import parse_headers
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -38,6 +41,11 @@ def check(
     verify(headers, body, secrets=[secret], public_keys=[key] if key else [], now=now)
 
 
+def message_of(headers: Mapping[str, str]) -> Message:
+    """As `http.server` hands headers on."""
+    return parse_headers(io.BytesIO("".join(f"{name.title()}: {text}\r\n" for name, text in headers.items()).encode()))
+
+
 def reason(headers: Headers, body: bytes = BODY, *, now: float = AT_S) -> str:
     with pytest.raises(Rejected) as caught:
         check(headers, body, now=now)
@@ -63,6 +71,7 @@ def test_published_signature_verifies(signature: str) -> None:
     check(signed(signature))
     check({name.title(): value for name, value in signed(signature).items()})
     check(list(signed(signature).items()))
+    check(message_of(signed(signature)))
 
 
 def test_independent_library_accepts_what_we_sign() -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import orjson
 
 from gateway.errors import Rejected
-from gateway.signing import PUBLIC_PREFIX, verify
+from gateway.signing import PUBLIC_PREFIX, Headers, verify
 
 
 def verify_callback(
-    headers: Mapping[str, str],
+    headers: Headers,
     body: bytes,
     key: str | Sequence[str],
     *,
@@ -21,9 +21,9 @@ def verify_callback(
 ) -> dict[str, Any]:
     """The parsed body of a callback that really came from the gateway, sent within the last five minutes.
 
-    `headers` in any case, `body` the bytes as they came, `key` the callback's own `whsec_…` secret or the
-    installation's `whpk_…` public key, or several of either. Raises `gateway.Rejected` otherwise (answer 401),
-    and ValueError if a key is of neither form.
+    `headers` in any case, as a mapping, as `http.server` has them, or as pairs; `body` the bytes as they came; `key`
+    the callback's own `whsec_…` secret or the installation's `whpk_…` public key, or several of either. Raises
+    `gateway.Rejected` otherwise (answer 401), and ValueError if a key is of neither form.
     """
     keys = [key] if isinstance(key, str) else list(key)
     verify(
