@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.store.store import Inspection, Store
+from gateway.store.inspection import Inspection
+from gateway.store.store import Store
 from gateway.store.worker import ClaimRequest, Exchange, RetentionLimits, Worker
 
 __all__ = ["ClaimRequest", "Exchange", "Inspection", "RetentionLimits", "Store", "Worker"]

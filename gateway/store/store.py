@@ -8,7 +8,7 @@ import random
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, cast
 
@@ -24,6 +24,7 @@ from gateway.store.client import Client
 from gateway.store.connection import connect, store_error
 from gateway.store.durability import Durability
 from gateway.store.fitness import Remark, examine
+from gateway.store.inspection import Inspection, read_inspection
 from gateway.store.records import Found, parse_lookup
 from gateway.store.scripts import Arg, run
 from gateway.store.submitter import Submitter, Waiter
@@ -35,38 +36,6 @@ SCHEMA = 1
 AT_ONCE = 16
 """Partitions that are asked at once: as many as a Cluster has by default."""
 MOST_OLD_KEYS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class LaneDepth:
-    """How many jobs of a lane are in each state, and for how long its first pending one has waited, in ms."""
-
-    pending: int
-    waited_ms: int
-    paused: bool
-    scheduled: int
-    retrying: int
-    dead: int
-    running: int
-
-
-@dataclass(frozen=True, slots=True)
-class Inspection:
-    """The whole installation in figures, summed over the partitions (`late_ms`, `dead_ms`, `waited_ms`: the worst).
-
-    `posted` are jobs on their way to another partition: they are in no lane yet.
-    """
-
-    lanes: dict[str, LaneDepth]
-    due: int
-    running: int
-    dead: int
-    finished: int
-    dispatchers: int
-    late_ms: int
-    dead_ms: int
-    posted: int
-    counters: dict[str, int]
 
 
 class Store:
@@ -380,28 +349,7 @@ class Store:
 
     async def inspect(self) -> Inspection:
         """Counts, ages and the exact counters of the whole installation."""
-        replies = await self.everywhere("inspect", list(self.lanes))
-        counters: dict[str, int] = {}
-        for reply in replies:
-            for name, value in zip(reply[6][::2], reply[6][1::2], strict=True):
-                counters[name.decode()] = counters.get(name.decode(), 0) + int(value)
-        lanes = {
-            lane: _lane_depth([reply[9 + 6 * i : 15 + 6 * i] for reply in replies], _live(counters, lane))
-            for i, lane in enumerate(self.lanes)
-        }
-        due, running, dead, finished = (sum(reply[i] for reply in replies) for i in range(4))
-        return Inspection(
-            lanes=lanes,
-            due=due,
-            running=running,
-            dead=dead,
-            finished=finished,
-            dispatchers=max(reply[4] for reply in replies),
-            late_ms=max(reply[5] for reply in replies) // 1000,
-            dead_ms=max(reply[7] for reply in replies),
-            posted=sum(reply[8] for reply in replies),
-            counters=counters,
-        )
+        return read_inspection(await self.everywhere("inspect", list(self.lanes)), list(self.lanes))
 
     async def probe(self) -> None:
         """Raises StoreError if half of the partitions, or more, do not take a script that writes."""
@@ -455,27 +403,6 @@ def _only_keys(fields: Mapping[str, int]) -> bool:
     """Are there limits for keys, and none for the target as a whole?"""
     whole = any(fields.get(name) for name in ("concurrency", "interval", "quota"))
     return not whole and any(value for name, value in fields.items() if name.startswith("key_") or name == "ordered")
-
-
-def _live(counters: Mapping[str, int], lane: str) -> int:
-    """How many jobs of a lane are not over: those that came or came back, less those that ended."""
-    signs = {"submitted": 1, "replayed": 1, "succeeded": -1, "dead": -1, "cancelled": -1}
-    live = 0
-    for name, count in counters.items():
-        event, _, rest = name.partition(":")
-        if rest.startswith(f"{lane}:"):
-            live += signs.get(event, 0) * count
-    return live
-
-
-def _lane_depth(parts: Sequence[Sequence[int]], live: int) -> LaneDepth:
-    """A lane from its partitions' figures (lua/inspect.lua). What is not over, and is nowhere else, runs: so that
-    counting costs nothing where jobs start and succeed."""
-    pending, waited, paused, scheduled, retrying, dead = zip(*parts, strict=True)
-    running = live - sum(pending) - sum(scheduled) - sum(retrying)
-    return LaneDepth(
-        sum(pending), max(waited), any(paused), sum(scheduled), sum(retrying), sum(dead), running=max(0, running)
-    )
 
 
 async def each_of(keyspaces: Sequence[Keyspace], work: Callable[[Keyspace], Awaitable[T]]) -> list[T]:
