@@ -11,12 +11,18 @@ local function room(lane)
   return rooms[lane]
 end
 
-local arriving -- lane -> flat list of rank and id, for jobs that wait in no flow
+local arriving -- the key of a lane or of a flow's queue -> flat list of rank and id
 local arriving_due
+local last_lane, last_lane_key -- jobs of a batch mostly share it
 local bodies -- keys and values
 at_begin(function()
-  rooms, arriving, arriving_due, bodies = {}, {}, {}, {}
+  rooms, arriving, arriving_due, bodies, last_lane = {}, {}, {}, {}, nil
 end)
+
+local function lane_key(lane)
+  if lane ~= last_lane then last_lane, last_lane_key = lane, P .. 'lane:' .. lane end
+  return last_lane_key
+end
 
 -- Makes a job that is not there yet, in a lane that has room() for it: its record, body and counter, and, once
 -- place_accepted() has run, its place. `seq` is its turn among its equals; `run_at` (ms, or nil) what its record says
@@ -36,11 +42,13 @@ local function accept(seq, id, lane, target, key, priority, delay, run_at, expir
     stand('scheduled', lane, 1)
     arriving_due[#arriving_due + 1] = now_us + delay * 1000
     arriving_due[#arriving_due + 1] = id
-  elseif target_node(target) then
-    make_ready(id, lane, target, key, rank, false)
   else
-    local list = arriving[lane]
-    if not list then list = {}; arriving[lane] = list end
+    local t = target_node(target)
+    local k = t and key_node(t, key)
+    if k then queue_changed(k, lane) end
+    local place = k and queue_of(lane, k) or lane_key(lane)
+    local list = arriving[place]
+    if not list then list = {}; arriving[place] = list end
     list[#list + 1] = rank
     list[#list + 1] = id
     waiting(lane, target, 1)
@@ -54,7 +62,7 @@ end
 -- Writes what was accepted and puts it where a claim will find it, many at once.
 local function place_accepted()
   for first = 1, #bodies, CHUNK do call('MSET', unpack(bodies, first, math.min(first + CHUNK - 1, #bodies))) end
-  for lane, list in pairs(arriving) do call_many('ZADD', P .. 'lane:' .. lane, list) end
+  for place, list in pairs(arriving) do call_many('ZADD', place, list) end
   call_many('ZADD', P .. 'due', arriving_due)
   arriving, arriving_due, bodies = {}, {}, {}
 end

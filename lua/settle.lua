@@ -78,12 +78,25 @@ end
 -- Jobs that succeeded without a result. The line of most says `||||` after the start: it was their first attempt, and
 -- they have no flags; then it tells all that is needed at a glance.
 local last_tail, last_target, last_lane = '\n'
+-- Those with a key say `|||k|`, and what the key is further on; nil if this one says anything else.
+local function settle_keyed(id, token, line, at)
+  local target, lane, key =
+    match(line, '^%d+|%d*|||k|([^|]*)|([^|]*)|%d*|[^|]*|%d+|%d+|%d*|(.*)|%d+$', at + 1)
+  if not target then return nil end
+  judge(target, id, false, '')
+  unspend(target, key)
+  write_line(id, 'succeeded' .. sub(line, 8))
+  end_well(id, 'succeeded', lane, target)
+  if followed then tell('succeeded', id, lane, target, match(token, '^%d+'), '') end
+  return 'succeeded'
+end
+
 local function settle_plain(id, token)
   local line = lines[id]
   local at = 9 + #token -- of the bar behind the token, if the line begins with `running|` (the other of its length: pending)
   if not line or sub(line, 9, at) ~= token .. '|' or string.byte(line) ~= 114 then return refuse(line, token) end
   local bars = find(line, '||||', at + 1, true)
-  if not bars then return answer(id, settle(id, 'succeeded', 0, '', '', '')) end
+  if not bars then return answer(id, settle_keyed(id, token, line, at) or settle(id, 'succeeded', 0, '', '', '')) end
   local from = bars + 4
   local to = from + #last_tail - 1
   if sub(line, from, to) ~= last_tail then

@@ -25,6 +25,21 @@ class Mutation:
 
 MUTATIONS = (
     Mutation(
+        "ring: a key that was served goes on at once",
+        "while at > 1 and ring[at - 1].turn > turn do",
+        "while at > 1 do",
+    ),
+    Mutation(
+        "ring: a run goes beyond what its target may",
+        "and budget > 0 and not news and not target_blocked(t) do",
+        "and budget > 0 and not news do",
+    ),
+    Mutation(
+        "ring: a job with a key leaves its key's count as it is",
+        "  unspend(target, key)\n  write_line",
+        "  unspend(target, '')\n  write_line",
+    ),
+    Mutation(
         "begin: where jobs stood in an earlier call is taken for where they stand",
         "at_begin(function()\n  lines, written,",
         "lines = {}\nat_begin(function()\n  local _\n  _, written,",
