@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,10 +21,14 @@ from tests.deploy.machine import Machine
 from tests.deploy.programs import from_compose
 from tests.documents import ROOT, free_port
 from tests.e2e.installation import Process
-from tests.servers import Server
+from tests.servers import Server, free_ports
+from tests.topology.certificates import make_certificates
 from tests.waiting import until_sync
 
 pytestmark = pytest.mark.long
+
+REDIS = shutil.which("redis-server")
+"""Debian's, which speaks TLS; the embedded server does not."""
 
 
 def run_job(api: httpx.Client, name: str) -> None:
@@ -106,20 +111,28 @@ def knows_the_others(sentinel: str) -> bool:
 
 @pytest.mark.parametrize("cluster", [False, True])
 def test_terraform_starts_what_runs_a_job(cluster: bool, tmp_path: Path) -> None:
-    """Against a Valkey that knows the module's user, with its rights; it speaks no TLS, so the scheme loses an `s`."""
+    """Against a server that knows the module's user, with its rights, over TLS where there is a server that speaks it.
+
+    Its authority stands among those that the system trusts, as AWS's does.
+    """
     found = terraform.read(terraform.MODULE)
     user = found.resources["aws_elasticache_user.gateway"]
-    with Server(cluster=cluster, tcp=True) as server, Machine(tmp_path) as machine:
+    tls_port, _ = free_ports()
+    options, binary = (tls_options(tmp_path, tls_port), Path(REDIS)) if REDIS else ([], None)
+    with Server(cluster=cluster, tcp=True, extra=options, binary=binary) as server, Machine(tmp_path) as machine:
         with server.client() as client:
             rights = found.value(user["access_string"]).split()
             client.execute_command("ACL", "SETUSER", found.value(user["user_name"]), f">{'p' * 40}", *rights)
             client.execute_command("ACL", "SETUSER", "default", "off")
-        given = terraform.GIVEN | {"var_cluster_mode": cluster, "local_redis_port": server.port}
+        given = terraform.GIVEN | {"var_cluster_mode": cluster, "local_redis_port": tls_port if REDIS else server.port}
         given |= dict.fromkeys((name for name in given if name.endswith("endpoint_address")), "127.0.0.1")
         running = []
         for program in terraform.programs(found, **given):
-            plain = program.environment["GATEWAY_REDIS_URL"].replace("rediss", "redis", 1)
-            program.environment["GATEWAY_REDIS_URL"] = plain
+            if REDIS:
+                program.environment["SSL_CERT_FILE"] = str(tmp_path / "ca.pem")
+            else:
+                plain = program.environment["GATEWAY_REDIS_URL"].replace("rediss", "redis", 1)
+                program.environment["GATEWAY_REDIS_URL"] = plain
             running.append((program, machine.run(program)))
         for program, process in running:
             machine.await_ready(program, process)
@@ -127,6 +140,20 @@ def test_terraform_starts_what_runs_a_job(cluster: bool, tmp_path: Path) -> None
             run_job(api, "terraform")
         for program, process in running:
             assert process.stop(program.stop_s or 0) == 0
+
+
+def tls_options(folder: Path, port: int) -> list[str]:
+    """What a server needs to speak TLS there, to nodes of its Cluster as well."""
+    make_certificates(folder)
+    options = {
+        "--tls-port": str(port),
+        "--tls-auth-clients": "no",
+        "--tls-cluster": "yes",
+        "--tls-ca-cert-file": str(folder / "ca.pem"),
+        "--tls-cert-file": str(folder / "server.pem"),
+        "--tls-key-file": str(folder / "server.key"),
+    }
+    return [word for pair in options.items() for word in pair]
 
 
 def test_procfile_runs_a_job_under_honcho(tmp_path: Path) -> None:
