@@ -86,6 +86,16 @@ class Trigger:
                     found |= roots_used(part)
         object.__setattr__(self, "roots", frozenset(found))
 
+    def warning(self, public_url: str | None) -> str:
+        """What keeps its deliveries from verifying, with the mend; empty if nothing does. All that a sender would see
+        is the 401 of a signature that does not fit."""
+        if public_url is not None or not self.verifier.needs_public_url:
+            return ""
+        return (
+            "no delivery of this trigger can verify: its signature covers the URL, and public_url is not set; "
+            "set public_url in [gateway], or url in the trigger"
+        )
+
     @property
     def content(self) -> str:
         """How bodies are read."""

@@ -37,6 +37,20 @@ def test_doctor_finds_nothing_when_all_is_well(tmp_path: Path, namespace: str) -
     assert {"configuration:", "redis:", "data:"} <= {check for level, check in told if level == "ok"}
 
 
+def test_doctor_warns_of_a_trigger_whose_signed_url_nobody_knows(
+    tmp_path: Path, valkey_server: Server, namespace: str
+) -> None:
+    trigger = '[triggers.{}]\nverifier = "twilio"\nsecrets = ["t"]\nroutes = [{{ target = "resize" }}]\n{}\n'
+    own = trigger.format("sms", "") + trigger.format("told", 'url = "https://hooks.example/sms"')
+    (tmp_path / "gateway.toml").write_text(TARGET + own)
+    done = doctor(tmp_path, valkey_server.url, namespace, "--json")
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    warned = [each["detail"] for each in found if (each["level"], each["check"]) == ("warning", "configuration")]
+    assert [each.partition(":")[0] for each in warned] == ["triggers.sms"]
+    assert "set public_url in [gateway]" in warned[0]
+
+
 def test_doctor_tells_every_fault_and_goes_on_when_a_check_fails(tmp_path: Path, namespace: str) -> None:
     (tmp_path / "gateway.toml").write_text(TARGET.replace("python", "pithon"))
     done = doctor(tmp_path, f"unix://{tmp_path}/none.sock", namespace, "--json")

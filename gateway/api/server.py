@@ -204,15 +204,9 @@ def _serve_many(settings: Settings, listener: socket.socket, workers: int) -> in
 
 
 def _warn_of_unknown_url(settings: Settings, registry: Registry) -> None:
-    """Told at the start, since all that a sender would see is the 401 of a signature that does not fit."""
     for name, trigger in registry.triggers.items():
-        if settings.gateway.public_url is None and trigger.verifier.needs_public_url:
-            log.warning(
-                "no delivery of this trigger can verify: its signature covers the URL, and public_url is not set; "
-                "set public_url in [gateway], or url in the trigger",
-                trigger=name,
-                verifier=trigger.verifier.name,
-            )
+        if warning := trigger.warning(settings.gateway.public_url):
+            log.warning(warning, trigger=name, verifier=trigger.verifier.name)
 
 
 async def _check_alone(settings: Settings) -> None:

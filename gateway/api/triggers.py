@@ -171,7 +171,7 @@ def _refuse_files_own(call: Call, name: str) -> None:
 
 def _file_facts(call: Call, name: str) -> dict[str, Any]:
     settings, trigger = call.gateway.settings.triggers[name], call.gateway.registry.triggers[name]
-    return _facts(call, name, settings, trigger.verifier.config) | {"source": "file"}
+    return _facts(call, trigger, settings) | {"source": "file"}
 
 
 def _stored_facts(call: Call, name: str, stored: StoredTrigger) -> dict[str, Any]:
@@ -179,14 +179,15 @@ def _stored_facts(call: Call, name: str, stored: StoredTrigger) -> dict[str, Any
     times = {"created_at": timestamp(stored.created_ms), "updated_at": timestamp(stored.updated_ms)}
     try:
         settings = read_trigger(name, stored.table(), "")
-        config = call.gateway.registry.make_trigger(name, settings).verifier.config
+        trigger = call.gateway.registry.make_trigger(name, settings)
     except ConfigError as exc:
         return {"name": name, "source": "api", "fault": exc.detail, **times}
-    return _facts(call, name, settings, config) | {"source": "api"} | times
+    return _facts(call, trigger, settings) | {"source": "api"} | times
 
 
-def _facts(call: Call, name: str, settings: TriggerSettings, config: Any) -> dict[str, Any]:
+def _facts(call: Call, trigger: Trigger, settings: TriggerSettings) -> dict[str, Any]:
     """What is configured, less every secret."""
+    name, config = trigger.name, trigger.verifier.config
     base = call.gateway.settings.gateway.public_url
     own = {field.encode_name: getattr(settings, field.name) for field in msgspec.structs.fields(TriggerSettings)}
     own = {
@@ -194,6 +195,8 @@ def _facts(call: Call, name: str, settings: TriggerSettings, config: Any) -> dic
     }
     out: dict[str, Any] = {"name": name, "path": f"/hooks/{name}", **msgspec.to_builtins(own, enc_hook=_plain)}
     out["routes"] = [{key: value for key, value in route.items() if value is not None} for route in out["routes"]]
+    if warning := trigger.warning(base):
+        out["warning"] = warning
     if base is not None:
         out["url"] = f"{base.rstrip('/')}/hooks/{name}"
     return out | {"secrets": len(getattr(config, "secrets", ())), "config": _config(config)}

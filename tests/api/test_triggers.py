@@ -43,6 +43,16 @@ async def test_registered_trigger_takes_deliveries_at_once(api: Running) -> None
     assert (await api.client.post("/hooks/shop", content=b'{"n":2}', headers={"X-Own": "other"})).status_code == 401
 
 
+async def test_trigger_is_answered_with_a_warning_when_nobody_knows_its_signed_url(api: Running) -> None:
+    body = {"verifier": "twilio", "secrets": ["t"], "routes": [{"target": "echo"}]}
+    answer = await api.client.put("/triggers/sms", json=body)
+    assert answer.status_code == 201
+    assert "set public_url in [gateway]" in answer.json()["warning"]
+    assert (await api.client.get("/triggers/sms")).json()["warning"] == answer.json()["warning"]
+    told = await api.client.put("/triggers/sms", json=body | {"url": "https://hooks.example/sms"})
+    assert (told.status_code, "warning" in told.json()) == (200, False)
+
+
 async def test_replaced_trigger_forgets_its_old_secret_and_a_deleted_one_is_gone(api: Running) -> None:
     await api.client.put("/triggers/shop", json=BODY)
     before = (await api.client.get("/triggers/shop")).json()

@@ -35,7 +35,8 @@ class TriggerBody(msgspec.Struct):
 
 
 class TriggerShown(Model):
-    """A trigger without its secrets, which are only counted; `fault` says why one cannot be used any more."""
+    """A trigger without its secrets, which are only counted; `fault` says why one cannot be used any more, `warning`
+    what keeps its deliveries from verifying."""
 
     name: str
     source: Literal["file", "api"]
@@ -56,6 +57,7 @@ class TriggerShown(Model):
     created_at: datetime | None = None
     updated_at: datetime | None = None
     fault: str = ""
+    warning: str = ""
 
 
 class Triggers(Model):

@@ -6,16 +6,21 @@ from collections.abc import AsyncIterator
 
 from gateway.cli.config import faults
 from gateway.cli.doctor.finding import Finding, Patient
+from gateway.registry import Registry
 
 
 async def check_configuration(patient: Patient) -> AsyncIterator[Finding]:
-    """Every fault of a target, trigger or schedule, as `gateway config check` finds them."""
+    """Every fault of a target, trigger or schedule, as `gateway config check` finds them, and what keeps a trigger's
+    deliveries from verifying."""
     well = True
     for fault in faults(patient.settings):
         well = False
         yield Finding("fault", str(fault))
     if well:
         settings = patient.settings
+        for name, trigger in Registry.build(settings).triggers.items():
+            if warning := trigger.warning(settings.gateway.public_url):
+                yield Finding("warning", f"triggers.{name}: {warning}")
         yield Finding(
             "ok", f"{settings.source}: targets, triggers and schedules are right ({len(settings.targets)} targets)"
         )

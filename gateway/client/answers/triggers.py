@@ -10,7 +10,8 @@ from gateway.schedules import Source
 
 
 class TriggerShown(Answer, frozen=True, kw_only=True):
-    """A trigger without its secrets, which are only counted; `fault` says why one cannot be used any more."""
+    """A trigger without its secrets, which are only counted; `fault` says why one cannot be used any more, `warning`
+    what keeps its deliveries from verifying."""
 
     name: str
     source: Source
@@ -31,6 +32,7 @@ class TriggerShown(Answer, frozen=True, kw_only=True):
     created_at: datetime | None = None
     updated_at: datetime | None = None
     fault: str = ""
+    warning: str = ""
 
 
 class Triggers(Answer, frozen=True, kw_only=True):
