@@ -6,7 +6,6 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import parse_qsl
 
@@ -28,8 +27,7 @@ _STRUCTURED = "application/cloudevents+json"
 _BATCH = "application/cloudevents-batch+json"
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(msgspec.Struct, frozen=True):
     """One event: `raw` are its bytes, `is_json` whether executors can parse them (orjson).
 
     `identity` is what a repeat is recognised by; `attributes` are those of a CloudEvent, as headers.
@@ -39,7 +37,7 @@ class Content:
     is_json: bool
     identity: str | None
     form: Form = ()
-    attributes: dict[str, str] = field(default_factory=dict)
+    attributes: dict[str, str] = {}
 
     def value(self) -> Any:
         """What the bytes say; parsed so that integers stay exact (msgspec), and only where an expression asks."""

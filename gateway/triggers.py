@@ -16,6 +16,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from gateway.contents import MAX_EVENTS, Content, raw_items, read_contents
 from gateway.durations import parse_duration
 from gateway.errors import InvalidRequest
@@ -52,9 +54,14 @@ class Route:
     id: Expression | None = None
     lanes: tuple[str, ...] = ()
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it looks at nothing: whatever is delivered gives one job, with the body as it came."""
+        looked = (self.when, self.payload, self.key, self.each, self.id)
+        return looked == (None,) * 5 and isinstance(self.lane, str | None) and isinstance(self.delay, float)
 
-@dataclass(frozen=True, slots=True)
-class Match:
+
+class Match(msgspec.Struct, frozen=True):
     """A job to submit: `payload` is a JSON text, `key` empty for none, `lane` None for the target's own, `identity`
     what a repeat is recognised by."""
 
@@ -77,8 +84,11 @@ class Trigger:
     reception: Reception = DEFAULT_RECEPTION
     roots: frozenset[str] = field(init=False, repr=False, compare=False)
     """What the routes' expressions look at."""
+    is_plain: bool = field(init=False, repr=False, compare=False)
+    """Whether none of its routes looks at anything."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "is_plain", all(route.is_plain for route in self.routes))
         found: set[str] = set()
         for route in self.routes:
             for part in (route.when, route.payload, route.key, route.lane, route.delay, route.each, route.id):
@@ -107,14 +117,34 @@ class Trigger:
         InvalidRequest: 400 if the JSON is nested too deep, 413 for too many events, 415 if a route hands on a body that
         is neither JSON nor UTF-8, 422 if an expression fails, naming the route.
         """
-        found = [
-            match
-            for content in read_contents(request, delivery, self.content)
-            for match in self._matches(content, content.facts(request, self.roots), delivery)
-        ]
+        contents = read_contents(request, delivery, self.content)
+        if self.is_plain:
+            found = [match for content in contents for match in self._plain_matches(content)]
+        else:
+            found = [
+                match
+                for content in contents
+                for match in self._matches(content, content.facts(request, self.roots), delivery)
+            ]
         if len(found) > MAX_EVENTS:
             raise InvalidRequest(f"{len(found)} jobs of one delivery; at most {MAX_EVENTS} are made", status=413)
         return found
+
+    def _plain_matches(self, content: Content) -> list[Match]:
+        try:
+            payload = content.payload()
+        except UnicodeDecodeError as exc:
+            raise self._unfit(0, exc) from exc
+        return [
+            Match(route.target, payload, "", route.lane, index, content.identity, round(1000 * route.delay))  # type: ignore[arg-type, operator]
+            for index, route in enumerate(self.routes)
+        ]
+
+    def _unfit(self, index: int, exc: EvaluationFailed | UnicodeDecodeError) -> InvalidRequest:
+        status = 415 if isinstance(exc, UnicodeDecodeError) else 422
+        detail = "the body is neither JSON nor UTF-8 text" if status == 415 else str(exc)
+        where = f"trigger {self.name!r}, routes[{index}] (to {self.routes[index].target!r})"
+        return InvalidRequest(f"{where}: {detail}", status=status)
 
     def _matches(self, content: Content, facts: dict[str, Any], delivery: Delivery) -> Iterator[Match]:
         for index, route in enumerate(self.routes):
@@ -123,10 +153,7 @@ class Trigger:
                     if _holds(route, seen):
                         yield _match(index, route, content=part, facts=seen)
             except (EvaluationFailed, UnicodeDecodeError) as exc:
-                status = 415 if isinstance(exc, UnicodeDecodeError) else 422
-                detail = "the body is neither JSON nor UTF-8 text" if status == 415 else str(exc)
-                where = f"trigger {self.name!r}, routes[{index}] (to {route.target!r})"
-                raise InvalidRequest(f"{where}: {detail}", status=status) from exc
+                raise self._unfit(index, exc) from exc
 
 
 def compile_route(

@@ -24,26 +24,28 @@ class WebhookRequest:
     url: str
     headers: tuple[tuple[str, str], ...]
     body: bytes
-    _named: dict[str, list[str]] = field(init=False, repr=False, compare=False)
+    _named: dict[str, str] = field(init=False, repr=False, compare=False)
+    """The last value of each header."""
 
     def __post_init__(self) -> None:
-        named: dict[str, list[str]] = {}
-        for name, value in self.headers:
-            named.setdefault(name, []).append(value)
-        object.__setattr__(self, "_named", named)
+        object.__setattr__(self, "_named", dict(self.headers))
 
     def values(self, name: str) -> list[str]:
         """Every value of a header, in order; `name` in lower case."""
-        return list(self._named.get(name, ()))
+        return [value for each, value in self.headers if each == name] if name in self._named else []
+
+    def has(self, name: str) -> bool:
+        """Whether a header is there; `name` in lower case."""
+        return name in self._named
 
     def one(self, name: str) -> str:
         """The only value of a header; Rejected if it is missing (`no_signature`) or repeated (`malformed`)."""
         found = self._named.get(name)
-        if not found:
+        if found is None:
             raise Rejected("no_signature")
-        if len(found) > 1 or len(found[0]) > 4096:
+        if len(found) > 4096 or (len(self._named) < len(self.headers) and len(self.values(name)) > 1):
             raise Rejected("malformed")
-        return found[0]
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ begun as soon as its body is there, and answered in the turn of the loop in whic
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from gateway.api.call import Call
 from gateway.api.reply import Reply
@@ -16,8 +17,7 @@ from gateway.jobs import Submission, Submitted
 from gateway.store.durability import Durability
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):
     """Jobs to submit (`together`: all of them or none), and the answer by what became of them.
 
     `finish` raises RequestError or StoreError for an answer that is a problem.

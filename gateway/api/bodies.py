@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 from starlette.types import Receive, Send
 
 from gateway.api.headers import Headers
@@ -28,8 +28,7 @@ class ClientGone(Exception):
     """The client closed the connection before its request was whole; nobody waits for an answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class BodyLimits:
+class BodyLimits(msgspec.Struct, frozen=True):
     """How many bytes a body may have, and how many seconds it may stall."""
 
     most_bytes: int

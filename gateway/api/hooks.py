@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import msgspec
 import orjson
 
 from gateway.api.begun import Asked, Begun, carry_on
@@ -27,8 +27,7 @@ from gateway.verifier import Delivery, HandshakeResponse, WebhookRequest
 LOCAL_URL = "http://localhost"
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(msgspec.Struct, frozen=True):
     """A request to a trigger, and where it came from."""
 
     trigger: Trigger

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -114,7 +113,7 @@ async def replay(call: Call) -> Reply:
         raise WrongState("its body was not kept (deliveries.bodies, or it was too long), so it cannot be replayed")
     base = (call.gateway.settings.gateway.public_url or LOCAL_URL).rstrip("/")
     request = WebhookRequest(summary.method, base + summary.path, tuple(facts.headers), body)
-    matches = [replace(match, identity=None) for match in trigger.match(request, _delivery(facts))]
+    matches = [msgspec.structs.replace(match, identity=None) for match in trigger.match(request, _delivery(facts))]
     if not matches:
         return json_reply({"jobs": [], "duplicate": False}, 202)
     jobs, submitted = await submit_matches(call, trigger, matches, now_s=call.gateway.clock())

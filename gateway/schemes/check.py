@@ -60,12 +60,16 @@ class Check:
         timestamp = signed_time(scheme, parts, request)
         at_s = None if timestamp is None else seconds(timestamp, scheme.timestamp_format)
         delivery_id = label(request, scheme.id_header) if "{id}" in scheme.signed else ""
-        messages = [request.body] if self._whole_body else self._messages(request, timestamp or "", delivery_id)
-        if not any([self._matches(message, found) for message in messages]):  # noqa: C419 - no early end
+        if self._whole_body:
+            message, matches = request.body, self._matches(request.body, found)
+        else:
+            messages = self._messages(request, timestamp or "", delivery_id)
+            message, matches = messages[0], any([self._matches(each, found) for each in messages])  # noqa: C419 - no early end
+        if not matches:
             raise Rejected("mismatch")
         if at_s is not None and not abs(now - at_s) <= scheme.tolerance:
             raise Rejected("timestamp")
-        return self._delivery(request, now, signed_id=delivery_id, message=messages[0])
+        return self._delivery(request, now, signed_id=delivery_id, message=message)
 
     def sign(self, request: WebhookRequest, now: float, *, event: str = "") -> WebhookRequest | None:
         """The request as the sender would send it, with an id and a time of its own; None for an asymmetric scheme."""
@@ -112,14 +116,17 @@ class Check:
     def _delivery(self, request: WebhookRequest, now: float, *, signed_id: str, message: bytes) -> Delivery:
         scheme = self.scheme
         body, form = self._content(request)
-        values = self._fields.read(request.body if body is None else body) | dict(form or ())
+        values = self._fields.read(request.body if body is None else body)
+        if form:
+            values |= dict(form)
         if scheme.timestamp_field:
             at_s = seconds(body_time(values.get(scheme.timestamp_field)), scheme.timestamp_format)
             if not abs(now - at_s) <= scheme.tolerance:
                 raise Rejected("timestamp")
         event = event_name(request, scheme.event_header)
-        event = event or next((text for path in scheme.event_fields if (text := as_label(values.get(path)))), "")
-        own = [as_label(values.get(path)) for path in scheme.id_fields]
+        if not event and scheme.event_fields:
+            event = next((text for path in scheme.event_fields if (text := as_label(values.get(path)))), "")
+        own = [as_label(values.get(path)) for path in scheme.id_fields] if scheme.id_fields else None
         named = ":".join(own) if own and own[0] else ""
         if named and "{form}" in scheme.signed:  # a form is answered with the next step, which has the same ids
             named = f"{named}:{_short_hash(message)}"

@@ -41,8 +41,8 @@ def header_parts(scheme: Scheme, value: str) -> list[str]:
 
 def candidates(scheme: Scheme, parts: Sequence[str]) -> list[bytes]:
     """The digests that decode to full length; a shorter or longer one is no candidate, whatever it starts with."""
-    texts = [part[len(scheme.prefix) :] for part in parts if part.startswith(scheme.prefix)]
-    digests = [decode_digest(text, scheme.encoding) for text in texts]
+    prefix, encoding = scheme.prefix, scheme.encoding
+    digests = [decode_digest(part[len(prefix) :], encoding) for part in parts if part.startswith(prefix)]
     found = [digest for digest in digests if fits(digest, scheme.algorithm)]
     if not found:
         raise Rejected("malformed")
@@ -92,12 +92,12 @@ def label(request: WebhookRequest, header: str) -> str:
 
 def optional_label(request: WebhookRequest, header: str) -> str:
     """The same, empty where the scheme names no such header or the request has none."""
-    return label(request, header) if header and request.values(header.lower()) else ""
+    return label(request, header) if header and request.has(header.lower()) else ""
 
 
 def event_name(request: WebhookRequest, header: str) -> str:
     """The type of an event by a header, which may be words (`Push Hook`); empty where there is none."""
-    if not header or not request.values(header.lower()):
+    if not header or not request.has(header.lower()):
         return ""
     value = request.one(header.lower())
     if len(value) > _MAX_LABEL or _WORDS.fullmatch(value) is None:

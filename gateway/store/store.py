@@ -392,7 +392,7 @@ class Store:
         return await run(self.client, name, keyspace.prefix, args)
 
     def _partition(self, job_id: str) -> int:
-        return partition_of(job_id, self.partitions)
+        return partition_of(job_id, len(self.keyspaces))
 
     def keyspace_of(self, job_id: str) -> Keyspace:
         """Where a job lies; raises NotFound if it is no job id."""
