@@ -163,6 +163,21 @@ MUTATIONS = (
         "",
     ),
     Mutation(
+        "promote: a job for later takes its old place",
+        "  rank = text(class_of(rank) * SPAN + seq)\n",
+        "",
+    ),
+    Mutation(
+        "promote: a job for later does not count as waiting",
+        "  stand('scheduled', lane, -1)\n  waiting(lane, target, 1)\n",
+        "  stand('scheduled', lane, -1)\n",
+    ),
+    Mutation(
+        "promote: a job for later passes its target's flow by",
+        " or target_node(target) then return false end",
+        " then return false end",
+    ),
+    Mutation(
         "restore: a target that unblocks is not noticed",
         "t.blocked = blocked and 1 or 0\n",
         "t.blocked = 0\n",
