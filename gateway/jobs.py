@@ -243,7 +243,7 @@ def pack_body(options: Options, payload: bytes) -> str:
 
     Raises UnicodeDecodeError if the payload is not UTF-8, which JSON always is.
     """
-    if options == NO_OPTIONS:
+    if options is NO_OPTIONS or options == NO_OPTIONS:
         return "\n" + payload.decode()
     return f"{_options_encoder.encode(options).decode()}\n{payload.decode()}"
 

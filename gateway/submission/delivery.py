@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 from gateway.errors import InvalidRequest
-from gateway.jobs import Idempotency, Options, Submission
+from gateway.jobs import NO_OPTIONS, Idempotency, Submission
 from gateway.keys import idempotency_hash
 from gateway.submission.catalog import Catalog
 from gateway.submission.checks import key_problem
@@ -43,5 +43,5 @@ def _submission(trigger: str, match: Match, catalog: Catalog, together: str, now
         idempotency=None
         if known is None
         else Idempotency(idempotency_hash(f"trigger:{trigger}", route, known), _SAME_ID, catalog.window_ms),
-        options=Options(),
+        options=NO_OPTIONS,
     )
