@@ -11,6 +11,7 @@ import asyncio
 import math
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context, copy_context
+from time import perf_counter
 from typing import Literal
 
 from gateway.dispatch.blocked import Holder
@@ -27,15 +28,17 @@ SWEEP_S = 0.05
 class Running:
     """A job that this process holds: `end` says what its cancellation means; times are the loop's.
 
-    `task` runs it now, None before and after: a task may run several, but never two at once.
+    `task` runs it now, None before and after: a task may run several, but never two at once. `until_s`, by
+    `perf_counter`: an attempt that has not begun by then has lost its lease, or nearly.
     """
 
-    __slots__ = ("asked", "cancelled", "claimed", "deadline_s", "end", "over", "started_s", "task")
+    __slots__ = ("asked", "cancelled", "claimed", "deadline_s", "end", "over", "started_s", "task", "until_s")
 
-    def __init__(self, claimed: Claimed, started_s: float) -> None:
+    def __init__(self, claimed: Claimed, started_s: float, until_s: float) -> None:
         self.claimed = claimed
         self.cancelled = asyncio.Event()
         self.started_s = started_s
+        self.until_s = until_s
         self.deadline_s = math.inf
         self.task: asyncio.Task[None] | None = None
         self.end: End = "released"
@@ -66,15 +69,19 @@ class Attempts:
         """Attempts whose executor has not returned."""
         return self._active
 
-    def start(self, jobs: Sequence[Claimed]) -> None:
-        """Starts an attempt of each in the loop's next turn; an older one of the same job has lost its lease."""
+    def start(self, jobs: Sequence[Claimed], *, until_s: float) -> None:
+        """Starts an attempt of each in the loop's next turn; an older one of the same job has lost its lease.
+
+        One that does not come to begin until then is given back: a process that stood still for so long may come to its
+        senses between a claim and its start, and others run those jobs by now.
+        """
         loop = asyncio.get_running_loop()
         now_s = loop.time()
         begun: list[Running] = []
         for claimed in jobs:
             if claimed.job_id in self.held:
                 self.end(claimed.job_id, "lost")
-            running = Running(claimed, now_s)
+            running = Running(claimed, now_s, until_s)
             self.held[claimed.job_id] = running
             begun.append(running)
         self._active += len(begun)
@@ -166,7 +173,7 @@ class Attempts:
         claimed = running.claimed
         settlement: Settlement | None = None
         try:
-            if running.asked:
+            if running.asked or perf_counter() > running.until_s:
                 raise asyncio.CancelledError
             settlement = await self._runner.run(claimed, running.cancelled, deadline=running.set_deadline)
         except asyncio.CancelledError:

@@ -41,6 +41,8 @@ class ClaimLoop:
 
     Idle, it waits for a wake-up, the next due job, or the poll. Busy, its batches grow with what happened while the
     last exchange was under way. A lost reply is asked for again, with the same nonce, until it is answered.
+
+    `start` is told when its jobs were asked for first, by `perf_counter`: their leases began no earlier.
     """
 
     def __init__(
@@ -48,7 +50,7 @@ class ClaimLoop:
         worker: Worker,
         slots: Slots,
         *,
-        start: Callable[[Sequence[Claimed]], None],
+        start: Callable[[Sequence[Claimed], float], None],
         settled: Callable[[Sequence[Settlement], Sequence[str]], None],
         rng: random.Random,
         partitions: int = 1,
@@ -66,7 +68,7 @@ class ClaimLoop:
         self._claiming = True
         # by `perf_counter`: the event loop's clock has whole milliseconds
         self._look_at = 0.0
-        self._sent_s = 0.0
+        self._sent_s = self._asked_s = self._arrived_asked_s = 0.0
         self._timed = False
         stretch = max(1.0, partitions / POLLED_PARTITIONS)
         self._poll_s = (POLL_S[0] * stretch, POLL_S[1] * stretch)
@@ -144,7 +146,7 @@ class ClaimLoop:
     def _start_arrived(self) -> None:
         arrived, self._arrived = self._arrived, ()
         if arrived:
-            self._start(arrived)
+            self._start(arrived, self._arrived_asked_s)
 
     def _next_claim(self) -> ClaimRequest | None:
         if not (self._claiming and self._hungry):
@@ -164,6 +166,7 @@ class ClaimLoop:
 
     async def _exchange(self, settlements: Sequence[Settlement], claim: ClaimRequest | None) -> Exchange:
         delay_s, lent = _BACKOFF_S[0], False
+        self._asked_s = perf_counter()
         self._turn.away = True
         try:
             while True:
@@ -223,7 +226,7 @@ class ClaimLoop:
         # from when it was sent: Redis told the time a little later, and the next claim is as long on its way
         self._look_at = self._sent_s + wait_s
         self._hungry = self._hungry or exchange.more or got == claim.n
-        self._arrived = exchange.claimed
+        self._arrived, self._arrived_asked_s = exchange.claimed, self._asked_s
         if claim.n:
             self._turn.fed(claim.n, got)
         if got < reserved:

@@ -210,7 +210,7 @@ class Dispatcher:
             rng=self._rng,
         )
 
-    def _start(self, jobs: Sequence[Claimed]) -> None:
+    def _start(self, jobs: Sequence[Claimed], asked_s: float) -> None:
         if self._draining:
             for job in jobs:
                 self._give_back(job)
@@ -218,7 +218,7 @@ class Dispatcher:
             return
         if self._traces is not None:
             self._traces.claimed(jobs)
-        self._attempts.start(jobs)
+        self._attempts.start(jobs, until_s=asked_s + self._lease_ms / 1000)
         # once they have begun: nobody waits for what is told of it
         asyncio.get_running_loop().call_soon(self._tell_started, jobs)
 

@@ -37,7 +37,7 @@ async def test_what_is_due_is_not_late_by_the_way_that_the_last_answer_took(
     worker = Belated(store.client, store.keyspaces[0], "d", store.lanes, lease_ms=30_000, heartbeat_ms=30_000)
     started: asyncio.Future[float] = asyncio.get_running_loop().create_future()
 
-    def start(jobs: Sequence[Claimed]) -> None:
+    def start(jobs: Sequence[Claimed], asked_s: float) -> None:
         if jobs:
             started.set_result(time.monotonic())
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 
 import pytest
 
@@ -42,9 +44,9 @@ async def test_newer_attempt_is_held_when_the_older_one_ends(
     attempts: Attempts, ended: Ended, namespace: str, stage: Stage
 ) -> None:
     old, new = two_claims(namespace)
-    attempts.start([old])
+    attempts.start([old], until_s=math.inf)
     await asyncio.wait_for(stage.started.wait(), 5)
-    attempts.start([new])
+    attempts.start([new], until_s=math.inf)
     assert await asyncio.wait_for(ended.get(), 5) == (old.token, None)
     assert attempts.forget(old.job_id, old.token) is None
     assert attempts.held[new.job_id].claimed is new
@@ -61,7 +63,7 @@ async def test_news_of_an_older_attempt_leave_the_newer_one_alone(
     attempts: Attempts, ended: Ended, namespace: str, stage: Stage
 ) -> None:
     old, new = two_claims(namespace)
-    attempts.start([new])
+    attempts.start([new], until_s=math.inf)
     await asyncio.wait_for(stage.started.wait(), 5)
     attempts.end(new.job_id, "lost", token=old.token)
     stage.go.set()
@@ -86,7 +88,7 @@ async def outcomes(ended: Ended, count: int) -> list[str]:
 async def test_jobs_go_on_while_one_of_their_batch_waits(
     attempts: Attempts, ended: Ended, namespace: str, stage: Stage
 ) -> None:
-    attempts.start(batch(namespace, "mark", "hold", "mark", "hold", "mark"))
+    attempts.start(batch(namespace, "mark", "hold", "mark", "hold", "mark"), until_s=math.inf)
     assert await outcomes(ended, 3) == ["succeeded"] * 3
     assert stage.log == ["0", "start 1", "2", "start 3", "4"]
     assert attempts.active == 2
@@ -98,7 +100,7 @@ async def test_jobs_go_on_while_one_of_their_batch_waits(
 async def test_a_job_finds_nothing_that_another_one_of_its_batch_left_in_the_context(
     attempts: Attempts, ended: Ended, namespace: str, stage: Stage
 ) -> None:
-    attempts.start(batch(namespace, "mind", "mind", "mark", "mind"))
+    attempts.start(batch(namespace, "mind", "mind", "mark", "mind"), until_s=math.inf)
     assert await outcomes(ended, 4) == ["succeeded"] * 4
     assert stage.log == ["0 after nobody", "1 after nobody", "2", "3 after nobody"]
 
@@ -106,7 +108,7 @@ async def test_a_job_finds_nothing_that_another_one_of_its_batch_left_in_the_con
 async def test_a_job_that_cancels_its_own_task_takes_none_of_its_batch_with_it(
     attempts: Attempts, ended: Ended, namespace: str, stage: Stage
 ) -> None:
-    attempts.start(batch(namespace, "mark", "desert", "mark", "mark"))
+    attempts.start(batch(namespace, "mark", "desert", "mark", "mark"), until_s=math.inf)
     assert await outcomes(ended, 4) == ["succeeded"] * 4
     assert stage.log == ["0", "2", "3"]
 
@@ -115,18 +117,26 @@ async def test_a_job_that_is_cancelled_before_its_turn_never_begins(
     attempts: Attempts, ended: Ended, namespace: str, stage: Stage
 ) -> None:
     jobs = batch(namespace, "mark", "mark", "mark")
-    attempts.start(jobs)
+    attempts.start(jobs, until_s=math.inf)
     assert attempts.end(jobs[1].job_id, "cancelled")
     assert await outcomes(ended, 3) == ["succeeded", "cancelled", "succeeded"]
     assert stage.log == ["0", "2"]
     assert not attempts.end(jobs[1].job_id, "cancelled"), "it is over"
 
 
+async def test_a_job_whose_lease_was_over_before_its_turn_is_given_back(
+    attempts: Attempts, ended: Ended, namespace: str, stage: Stage
+) -> None:
+    attempts.start(batch(namespace, "mark", "hold"), until_s=time.perf_counter())
+    assert await outcomes(ended, 2) == ["released"] * 2
+    assert stage.log == []
+
+
 async def test_ending_one_of_a_batch_that_waits_leaves_the_others_alone(
     attempts: Attempts, ended: Ended, namespace: str, stage: Stage
 ) -> None:
     jobs = batch(namespace, "hold", "hold", "mark")
-    attempts.start(jobs)
+    attempts.start(jobs, until_s=math.inf)
     assert await outcomes(ended, 1) == ["succeeded"]
     assert attempts.end(jobs[0].job_id, "released")
     assert await outcomes(ended, 1) == ["released"]

@@ -173,7 +173,7 @@ async def _store(server: Server, namespace: str) -> AsyncIterator[Store]:
 async def _claiming(store: Store, slots: Slots, done: asyncio.Queue[str]) -> AsyncIterator[None]:
     """A claim loop whose jobs succeed at once, each after a turn of the event loop."""
 
-    def start(jobs: Sequence[Claimed]) -> None:
+    def start(jobs: Sequence[Claimed], asked_s: float) -> None:
         for one in jobs:
             done.put_nowait(one.job_id)
             slots.give_back(1)
@@ -197,7 +197,7 @@ def _ignore(settlements: Sequence[Settlement], statuses: Sequence[str]) -> None:
     pass
 
 
-def _never(jobs: Sequence[Claimed]) -> None:
+def _never(jobs: Sequence[Claimed], asked_s: float) -> None:
     assert not jobs, "there was no slot for it"
 
 
