@@ -16,6 +16,13 @@ from typing import Literal
 Kind = Literal["ack", "refused", "start", "end", "callback", "fault", "healed"]
 
 
+STOOD_STILL = "SIGSTOP_of_a_dispatcher"
+"""The fault after which its runs may begin late."""
+
+AROUND_NS = 50_000_000
+LATE_NS = 300_000_000
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """`run` names one run of a job (its process, and a number), or who it was that did it."""
@@ -80,6 +87,18 @@ class History:
             found[event.job].append(event)
         return found
 
+    def begun_late(self) -> set[str]:
+        """Runs that a dispatcher begins as it is let go on: nothing was left to do for them but the call of their
+        function when it was made to stand still, and by now others may run those jobs."""
+        late: set[str] = set()
+        stops, gone_on = ([event.ns for event in self.of(kind) if event.run == STOOD_STILL] for kind in _BOTH)
+        for stop, healed in zip(stops, gone_on, strict=False):
+            runs = [event for event in self.events if event.kind in ("start", "end")]
+            awake = {_process(event) for event in runs if stop + AROUND_NS < event.ns < healed - AROUND_NS}
+            window = range(healed - AROUND_NS, healed + LATE_NS)
+            late |= {event.run for event in runs if event.ns in window and _process(event) not in awake}
+        return late
+
     def recoveries_s(self) -> list[float]:
         """For each fault that was healed: how long until a job was taken in, and another one finished, again."""
         return [
@@ -87,6 +106,13 @@ class History:
             for healed in self.of("healed")
             if all(later := [[e for e in self.of(kind) if e.ns > healed.ns] for kind in ("ack", "end")])
         ]
+
+
+_BOTH: tuple[Kind, Kind] = ("fault", "healed")
+
+
+def _process(event: Event) -> str:
+    return event.run.partition(".")[0]
 
 
 def _parse(line: str) -> Event:

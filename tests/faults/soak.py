@@ -21,6 +21,7 @@ from pathlib import Path
 
 from gateway.store import Store
 from tests.faults.checker import Facts, check, check_end
+from tests.faults.history import STOOD_STILL
 from tests.faults.load import mixed
 from tests.faults.places import placed
 from tests.faults.rows.servers import suspended
@@ -81,9 +82,10 @@ def kill_dispatcher(stage: Stage) -> None:
 
 def suspend_dispatcher(stage: Stage) -> None:
     victim = stage.draw.choice(stage.dispatchers)
-    victim.signal(signal.SIGSTOP)
-    stage.pause(0.5, 2.0)
-    victim.signal(signal.SIGCONT)
+    with stage.fault(STOOD_STILL):
+        victim.signal(signal.SIGSTOP)
+        stage.pause(0.5, 2.0)
+        victim.signal(signal.SIGCONT)
 
 
 def drain_dispatcher(stage: Stage) -> None:

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.faults.history import Event, History
+from tests.faults.history import STOOD_STILL, Event, History
 from tests.faults.mutations import MUTATIONS, ROOT, Mutation
 from tests.faults.rows import ROWS
 from tests.faults.suite import run_row
@@ -27,6 +27,14 @@ def test_recovery_is_when_jobs_are_taken_in_and_finished_again() -> None:
     events = [(1, "ack"), (2, "end"), (3, "fault"), (4, "healed"), (5, "ack"), (7, "end"), (9, "ack")]
     history = History(Event(at * second, kind, "j") for at, kind in events)  # type: ignore[arg-type]
     assert history.recoveries_s() == [3.0]
+
+
+def test_runs_begin_late_only_where_their_process_stood_still() -> None:
+    ms = 1_000_000
+    events = [(0, "start", "1.1"), (1, "fault", STOOD_STILL), (1000, "start", "2.1"), (2000, "end", "2.1")]
+    events += [(2500, "healed", STOOD_STILL), (2501, "start", "1.2"), (2502, "start", "2.2"), (9000, "start", "1.3")]
+    history = History(Event(at * ms, kind, "j", run=run) for at, kind, run in events)  # type: ignore[arg-type]
+    assert history.begun_late() == {"1.2"}
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: str(mutation.name))

@@ -6,6 +6,7 @@ import signal
 import time
 from datetime import UTC, datetime, timedelta
 
+from tests.faults.history import STOOD_STILL
 from tests.faults.load import steady
 from tests.faults.rows import EVERYWHERE, Injected, row
 from tests.faults.stage import Setup, Stage
@@ -57,7 +58,7 @@ def suspend_dispatcher(stage: Stage) -> Injected:
     with stage.load(steady):
         for _ in range(stops):
             await_runs(stage, victim.pid, began=3)
-            with stage.fault("SIGSTOP"):
+            with stage.fault(STOOD_STILL):
                 victim.signal(signal.SIGSTOP)
                 time.sleep(2.5)  # the fault itself
                 victim.signal(signal.SIGCONT)
