@@ -61,14 +61,18 @@ def commands(page: Path) -> list[str]:
 
 
 def files_of(*pages: Page) -> dict[str, str]:
-    """The files that the pages write, a later page's instead of an earlier one's; parts of one file are joined."""
+    """The files that the pages write, a later page's instead of an earlier one's; parts of one file are joined.
+
+    What pages that make one all put at the top of a file stands there once.
+    """
     found: dict[str, str] = {}
     for page in pages:
         parts: dict[str, list[str]] = {}
         for block in blocks(page):
             name = block.title.removesuffix(AT_TOP)
-            if name:
-                parts.setdefault(name, []).insert(0 if block.title != name else len(parts[name]), block.text)
+            at_top = block.title != name
+            if name and not (at_top and block.text in parts.get(name, [])):
+                parts.setdefault(name, []).insert(0 if at_top else len(parts[name]), block.text)
         found |= {name: "\n".join(texts) for name, texts in parts.items()}
     return found
 

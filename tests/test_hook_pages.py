@@ -1,0 +1,42 @@
+"""The pages of hooks: what a page shows is a plugin as it stands, each example alone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway.registry import Registry
+from gateway.settings import load
+from tests.documents import ROOT, Block, blocks
+
+MODULE = "shop_plugin"
+PAGES = sorted((ROOT / "docs" / "hooks").glob("*.md"))
+EXAMPLES = [
+    (page, block)
+    for page in PAGES
+    for block in blocks(page)
+    if block.language == "python" and "@hookimpl" in block.text
+]
+
+
+@pytest.fixture(autouse=True)
+def _clean_imports() -> Iterator[None]:
+    """Each example is a module of the same name, in a folder of its own."""
+    yield
+    sys.modules.pop(MODULE, None)
+
+
+@pytest.mark.parametrize(("page", "block"), EXAMPLES, ids=[page.stem for page, _ in EXAMPLES])
+def test_example_of_a_hook_is_a_plugin_as_pasted(page: Path, block: Block, tmp_path: Path) -> None:
+    (tmp_path / block.title).write_text(block.text)
+    (named,) = (each.text for each in blocks(page) if each.title == "gateway.toml, at its top")
+    (tmp_path / "gateway.toml").write_text(named)
+    loaded = Registry.build(load({}, tmp_path)).plugins[-1]
+    assert (loaded.name, loaded.hooks) == (MODULE, (page.stem.replace("-", "_"),))
+
+
+def test_every_page_of_a_hook_has_an_example() -> None:
+    assert {page for page, _ in EXAMPLES} == set(PAGES)
