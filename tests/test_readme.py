@@ -160,6 +160,11 @@ def check(block: Block) -> None:
         assert block.language in ("sh", "text", "mermaid"), f"an example in {block.language}, which nothing looks into"
 
 
+def test_no_example_installs_from_an_index_that_has_no_release() -> None:
+    shown = [(page.name, line) for page in PAGES for block in blocks(page) for line in block.text.splitlines()]
+    assert [each for each in shown if re.search(r"\bpip (install|download)\b.* event-gateway\b", each[1])] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_link_into_the_repository_leads_somewhere(page: Path) -> None:
     for link in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):

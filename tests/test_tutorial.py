@@ -60,6 +60,6 @@ def test_tutorial_shows_no_command_that_is_not_run() -> None:
     """Shown as text is only what makes the environment that the test has, and what starts the gateway."""
     shown = [block.text.strip() for block in blocks(PAGE) if block.language == "text"]
     assert shown == [
-        "mkdir shop && cd shop\npython3 -m venv .venv && . .venv/bin/activate\npip install event-gateway",
+        "mkdir shop && cd shop\npython3 -m venv .venv && . .venv/bin/activate\npip install -e ../event-gateway",
         "gateway up",
     ]
