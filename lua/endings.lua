@@ -145,9 +145,9 @@ local function cancel_job(id, nonce)
     call('HSET', jk, 'cancel', nonce)
     add_flag(job, 'q')
     save(id, job)
-    -- a hint, so that it need not wait for the next renewal of the lease
+    -- so that it need not wait for the next renewal of the lease
     local dispatcher = match(job.token, ':(.*)%.')
-    if dispatcher then call('SPUBLISH', P .. 'wake:' .. dispatcher, 'cancel ' .. id) end
+    if dispatcher then hint('wake:' .. dispatcher, 'cancel ' .. id) end
     return 'asked'
   end
   if parked then

@@ -256,10 +256,16 @@ local function post(id, values)
   posted = true
 end
 
+-- Publishes a hint, and says to how many; one that this user may not publish goes to nobody, and no transition fails for it.
+local function hint(channel, message)
+  local reached = redis.pcall('SPUBLISH', P .. channel, message)
+  return type(reached) == 'number' and reached or 0
+end
+
 -- Asks the dispatcher that was last alive to hand over what is in the outbox; a hint, behind which all of them look.
 local function wake_forwarder()
   local last = call('ZRANGE', P .. 'dispatchers', -1, -1)[1]
-  if last then call('SPUBLISH', P .. 'wake:' .. last, 'forward') end
+  if last then hint('wake:' .. last, 'forward') end
 end
 
 -- What the log says of the attempt that a job is in, if it is in one: when it started, and where.
@@ -273,7 +279,7 @@ local function wake_one()
   for _ = 1, 4 do
     local idle = call('ZPOPMIN', P .. 'idle')
     if not idle[1] then return end
-    if call('SPUBLISH', P .. 'wake:' .. idle[1], '') > 0 then return end
+    if hint('wake:' .. idle[1], '') > 0 then return end
   end
 end
 
@@ -286,7 +292,7 @@ local function tell_waiters()
     for i = first, last do
       local names = found[i - first + 1]
       if names then
-        for name in string.gmatch(names, '[^,]+') do call('SPUBLISH', P .. 'ended:' .. name, ended[i]) end
+        for name in string.gmatch(names, '[^,]+') do hint('ended:' .. name, ended[i]) end
         call('HDEL', P .. 'waiters', ended[i])
       end
     end

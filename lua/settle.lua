@@ -95,14 +95,13 @@ local function settle_plain(id, token)
   local line = lines[id]
   local at = 9 + #token -- of the bar behind the token, if the line begins with `running|` (the other of its length: pending)
   if not line or sub(line, 9, at) ~= token .. '|' or string.byte(line) ~= 114 then return refuse(line, token) end
-  local bars = find(line, '||||', at + 1, true)
-  if not bars then return answer(id, settle_keyed(id, token, line, at) or settle(id, 'succeeded', 0, '', '', '')) end
-  local from = bars + 4
+  local from = match(line, '^%d+|%d*||||()', at + 1) -- from the start on: a key may have as many bars
+  if not from then return answer(id, settle_keyed(id, token, line, at) or settle(id, 'succeeded', 0, '', '', '')) end
   local to = from + #last_tail - 1
   if sub(line, from, to) ~= last_tail then
-    last_target, last_lane, to = match(line, '^([^|]*)|([^|]*)|()', from)
-    to = to - 1
-    last_tail = sub(line, from, to)
+    local target, lane, behind = match(line, '^([^|]*)|([^|]*)|()', from)
+    to = behind - 1
+    last_target, last_lane, last_tail = target, lane, sub(line, from, to)
   end
   write_line(id, 'succeeded' .. sub(line, 8, to - 1))
   unspend(last_target, '')

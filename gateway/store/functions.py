@@ -54,8 +54,9 @@ def refused(client: Client, error: Exception) -> None:
 
 
 async def _load(server: Client, family: str, library: Callable[[int], str]) -> None:
-    found = [_name(each) for each in await server.call("FUNCTION", "LIST", "LIBRARYNAME", f"{family}_*")]
-    numbers = [int(name[len(family) + 1 :].partition("_")[0]) for name in found]
+    listed = await server.call("FUNCTION", "LIST", "LIBRARYNAME", f"{family}_*")
+    ours = [(name, number) for each in listed if (number := _number(name := _name(each), family)) is not None]
+    found, numbers = [name for name, _ in ours], [number for _, number in ours]
     number = max(numbers, default=0) + 1
     try:
         await server.call("FUNCTION", "LOAD", library(number))
@@ -69,6 +70,12 @@ async def _load(server: Client, family: str, library: Callable[[int], str]) -> N
         except ResponseError as error:
             if "not found" not in str(error):
                 raise
+
+
+def _number(name: str, family: str) -> int | None:
+    """Which of its family a library is; None for another one whose name only begins so."""
+    number = name[len(family) + 1 :].partition("_")[0]
+    return int(number) if number.isascii() and number.isdigit() else None
 
 
 def _name(listed: Any) -> str:

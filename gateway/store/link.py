@@ -38,7 +38,8 @@ class Link(asyncio.Protocol):
     """Takes over a connection that the library has made; `made_in` is the generation of its client it was made in.
 
     A caller that is cancelled only misses its reply. When the server closes the connection, or is silent for
-    `timeout_s` after a command, every caller that waits gets the library's ConnectionError or TimeoutError.
+    `timeout_s` while a reply is due (a long one may take longer to come), every caller that waits gets the library's
+    ConnectionError or TimeoutError.
     """
 
     def __init__(self, connection: Any, *, timeout_s: float, made_in: int) -> None:
@@ -49,6 +50,7 @@ class Link(asyncio.Protocol):
         self._transport: asyncio.Transport = connection._writer.transport
         self._parser = parser_of(connection)
         self._waiting: deque[_Sent] = deque()
+        self._heard_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._over: Exception | None = None
         self._retiring = False
@@ -89,6 +91,7 @@ class Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         parser, waiting = self._parser, self._waiting
+        self._heard_s = self._loop.time()
         parser.feed(data)
         try:
             while (reply := parser.gets()) is not NOTHING:
@@ -116,7 +119,7 @@ class Link(asyncio.Protocol):
         self._timer = None
         if not self._waiting:
             return
-        due_s = self._waiting[0].due_s
+        due_s = max(self._waiting[0].due_s, self._heard_s + self._timeout_s)
         if due_s <= self._loop.time():
             self._end(TimeoutError(f"no reply within {self._timeout_s:g} s"))
         else:

@@ -20,6 +20,9 @@ from gateway.store.scripts import run
 BATCH = 500
 """Jobs in one script call: a few milliseconds of the server at most."""
 
+BATCH_BYTES = 4 << 20
+"""Payloads in one script call, so that it is through in time whatever else they are."""
+
 DURABLE_CALLS = 8
 """Script calls of one partition and process that wait for disk or replicas side by side."""
 
@@ -171,11 +174,16 @@ class Submitter:
             self._senders.discard(own)
 
     def _take_group(self) -> list[_Asked]:
-        count, total = 0, 0
+        if len(self._waiting) == 1:
+            alone, self._waiting = self._waiting, []
+            return alone
+        count, total, size = 0, 0, 0
         for asked in self._waiting:
-            if count and total + len(asked.jobs) > BATCH:
+            total += len(asked.jobs)
+            size += sum([len(job.payload) for job in asked.jobs])
+            if count and (total > BATCH or size > BATCH_BYTES):
                 break
-            count, total = count + 1, total + len(asked.jobs)
+            count += 1
         group, self._waiting = self._waiting[:count], self._waiting[count:]
         return group
 

@@ -17,17 +17,17 @@ VICTIMS = st.sampled_from(("held", "parked", "retrying", "pending", "scheduled",
 MOSTLY = st.sampled_from((True, True, True, False))
 REPLAY_ATTEMPTS = st.sampled_from((0, 0, 1, 4))
 
-KEYS = ("", "k1", "k2", "k3", "k:4")
-"""A key may hold the character that parts the names of a Redis key."""
+KEYS = ("", "k1", "k2", "|", "k:4|||||5")
+"""A key may hold the characters that part the names of a Redis key, and the facts of a job."""
 
 KEYS_OF = {
-    "plain": ("", "", "k1"),
+    "plain": ("", "", "k1", "|"),
     "other": ("",),
     "few": ("",),
     "rate": ("",),
     "quota": ("",),
     "keyed": KEYS,
-    "ordered": ("k1", "k2", "k:4"),
+    "ordered": ("k1", "|", "k:4|||||5"),
     "slow-keys": KEYS,
     "late": ("", "k1", "k2"),
     "paid": ("", "k1"),

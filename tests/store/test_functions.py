@@ -88,6 +88,29 @@ async def test_functions_of_versions_long_gone_are_removed(store: Store, monkeyp
     assert kept == set(range(3, functions.KEPT + 3))
 
 
+async def test_libraries_of_others_with_names_like_ours_are_left_alone(store: Store) -> None:
+    await store.client.function_load(
+        "#!lua name=gateway_submit_foo\nredis.register_function('foo', function() return 1 end)"
+    )
+    assert await live(store) == ["succeeded"]
+    assert "gateway_submit_foo" in await libraries(store, "submit")
+
+
+async def test_no_transition_fails_for_a_hint_that_may_not_be_published(server: Server, namespace: str) -> None:
+    with server.client() as client:
+        client.execute_command("ACL", "SETUSER", "mute", "on", ">pw", "~gw:*", "resetchannels", "+@all")
+    store = await Store.open(f"redis://mute:pw@127.0.0.1:{server.port}/0", namespace=namespace, lanes=LANES)
+    try:
+        worker = worker_of(store)
+        assert not (await worker.exchange([], worker.next_claim(1, suspects=True))).claimed, "it is idle from now on"
+        one = job()
+        assert [each.status for each in await store.submit([one])] == ["pending"]
+        assert len((await worker.exchange([], worker.next_claim(1, suspects=True))).claimed) == 1
+        assert await store.cancel(one.job_id) == "asked"
+    finally:
+        await store.aclose()
+
+
 async def test_scripts_are_run_where_the_user_may_load_no_functions(server: Server, namespace: str) -> None:
     with server.client() as client:
         client.execute_command("ACL", "SETUSER", "small", "on", ">pw", "~gw:*", "&gw:*", "+@all", "-function")

@@ -94,6 +94,29 @@ async def test_calls_fail_in_time_when_the_server_is_silent_and_go_through_when_
         await client.aclose()
 
 
+async def test_a_long_reply_may_take_longer_than_the_server_may_be_silent() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 16):
+            if b"ECHO" not in data:
+                writer.write(b"+OK\r\n" * max(1, data.count(b"*")))
+                continue
+            writer.write(b"$8\r\n")
+            for _ in range(8):
+                await asyncio.sleep(0.1)
+                writer.write(b"x")
+                await writer.drain()
+            writer.write(b"\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    client = Client.to(f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0?protocol=2", reply_timeout_s=0.4)
+    try:
+        assert await client.call("ECHO", "x") == b"x" * 8
+    finally:
+        await client.aclose()
+        server.close()
+
+
 async def test_replies_that_are_due_still_come_when_the_client_has_doubts(client: Client) -> None:
     first = await connection_id(client)
     call = asyncio.ensure_future(client.call("CLIENT", "ID"))

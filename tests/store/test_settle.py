@@ -132,3 +132,18 @@ async def test_timeline_tells_every_step_in_order(site: Site) -> None:
     types = [entry.type for entry in found.timeline]
     assert types == ["accepted", "started", "retrying", "started", "succeeded"]
     assert [entry.attempt for entry in found.timeline] == [0, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("delay_ms", [0, 5])
+@pytest.mark.parametrize("key", ["|", "||x", "x|||", "a||||b", "||lim|default|x", "|||k|other|low|0||"])
+async def test_key_may_hold_what_parts_the_facts_of_a_job(site: Site, key: str, delay_ms: int) -> None:
+    ids = await site.put(2, key=key, delay_ms=delay_ms)
+    await site.clock.advance(delay_ms)
+    worker = site.worker()
+    jobs = await site.claim(worker)
+    assert [job.key for job in jobs] == [key, key]
+    for job in jobs:
+        assert await site.settle(worker, job, "succeeded") == "succeeded"
+    record = await site.record(ids[0])
+    assert (record.status, record.target, record.lane, record.key) == ("succeeded", "resize", "default", key)
+    assert await site.count("succeeded") == 2

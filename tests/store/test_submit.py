@@ -153,3 +153,17 @@ async def test_jobs_are_spread_over_the_partitions_and_each_is_found(site: Site)
 async def test_jobs_of_one_idempotency_key_lie_in_one_partition(store: Store) -> None:
     ids = {store.new_id(1, idempotency_key="order 7")[-2:] for _ in range(20)}
     assert len(ids) == 1
+
+
+async def test_payloads_of_one_call_are_bounded_in_bytes_too(site: Site) -> None:
+    jobs = [site.job(payload=b'"' + b"x" * (1 << 20) + b'"') for _ in range(12)]
+    before = _submit_calls(site)
+    answers = await asyncio.gather(*(site.store.submit([job]) for job in jobs))
+    assert [each.status for (each,) in answers] == ["pending"] * 12
+    assert _submit_calls(site) - before >= 3
+
+
+def _submit_calls(site: Site) -> int:
+    samples = [sample for metric in site.store.client.calls.collect() for sample in metric.samples]
+    counts = [each for each in samples if each.name == "gateway_redis_batch_jobs_count"]
+    return int(sum(each.value for each in counts if each.labels["script"] == "submit"))
