@@ -23,6 +23,7 @@ from tests.documents import README, ROOT, Block, Installed, blocks, commands, fi
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 CURL = [text for text in commands(README) if "curl" in text]
 WITHOUT_CURL = [text for text in commands(README) if "curl" not in text]
+TRIGGERS = re.findall(r"`(gateway triggers [^`\n]+)`", README.read_text())
 SECRETS = re.findall(r"`([^`\n]+ > \w+\.secret)`", README.read_text())
 
 needs_tools = pytest.mark.skipif(
@@ -57,6 +58,10 @@ def test_first_ten_minutes_go_as_the_readme_says(folder: Path) -> None:
         answer = json.loads(here.shell(deliver))
         record = here.ended(answer["jobs"][0]["job_id"])
         assert record["result"] == "deployed 4f2a of octo/shop"
+        test, deliveries = TRIGGERS
+        signed = json.loads(here.shell(f"{test} --to http://127.0.0.1:8080"))
+        assert here.ended(signed["jobs"][0]["job_id"])["result"] == "deployed 4f2a of octo/shop"
+        assert here.shell(deliveries).count("accepted") == 2
 
         done = here.ended(job_id(here.shell(tell.replace("9000", str(port)))))
         assert done["result"] == "Good evening, Ada!"
@@ -158,6 +163,11 @@ def check(block: Block) -> None:
         assert isinstance(yaml.safe_load(block.text), dict)
     else:
         assert block.language in ("sh", "text", "mermaid"), f"an example in {block.language}, which nothing looks into"
+
+
+def test_first_page_links_every_other() -> None:
+    linked = set(re.findall(r"\]\(([\w-]+\.md)\)", (ROOT / "docs" / "index.md").read_text()))
+    assert {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md", "reference-python.md"} <= linked
 
 
 def test_no_example_installs_from_an_index_that_has_no_release() -> None:
