@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
+import sys
+import termios
 from collections.abc import Callable
 
+import structlog
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 MAX_DISCARDED_BYTES = 32 * 1024 * 1024
@@ -15,6 +20,12 @@ DISCARD_S = 5.0
 
 DISCARDS_MOST = 6
 """So often `DISCARD_S` may begin anew."""
+
+UNREAD_S = 30.0
+UNREAD_BYTES = 64 * 1024
+"""So many bytes a client must take of an answer that waits for it, in each `UNREAD_S`."""
+
+log = structlog.get_logger(__name__)
 
 
 class Outlet:
@@ -32,6 +43,42 @@ class Outlet:
         """Drops what nobody would get any more."""
         if not self.ended and not self.is_closing():
             self._transport.write(data)
+
+
+class Unread:
+    """An answer larger than the kernel takes at once: the connection is dropped once its client takes next to nothing
+    of it for `UNREAD_S`. One whose answers are merely far between has nothing waiting, and is left alone."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._begin(self._waiting())
+
+    def end(self) -> None:
+        """Most of it is taken, or the connection is gone."""
+        self._timer.cancel()
+
+    def _begin(self, waiting: int) -> None:
+        self._before = waiting
+        self._timer = self._loop.call_later(UNREAD_S, self._look)
+
+    def _look(self) -> None:
+        waiting = self._waiting()
+        if waiting <= self._before - UNREAD_BYTES:
+            self._begin(waiting)
+        else:
+            log.info("a client did not read its answer and was dropped", unread_bytes=waiting)
+            self._transport.abort()
+
+    def _waiting(self) -> int:
+        """Bytes that the client has not acknowledged, those in the kernel too: it makes room for more only when a third
+        of its megabytes is taken, which one that reads slowly would be dropped for."""
+        own: int = self._transport.get_write_buffer_size()
+        sock = self._transport.get_extra_info("socket")
+        unsent = bytearray(4)
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, unsent)
+        return own + int.from_bytes(unsent, sys.byteorder)
 
 
 class Discard:

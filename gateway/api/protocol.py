@@ -15,7 +15,7 @@ import orjson
 from uvicorn._types import ASGI3Application, ASGIReceiveCallable, HTTPScope
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
-from gateway.api.outlet import Discard, Outlet, answer, disconnect
+from gateway.api.outlet import Discard, Outlet, Unread, answer, disconnect
 from gateway.api.problems import PROBLEM, problem
 from gateway.api.wire import Unfit, WireProtocol
 
@@ -61,6 +61,7 @@ class GuardedProtocol(WireProtocol):
     _refusal: bytes | None = None
     """The last that is sent on this connection; empty if it is only to be closed."""
     _discard: Discard | None = None
+    _unread: Unread | None = None
 
     _parsing = False
     _due: RequestResponseCycle | None = None
@@ -75,6 +76,7 @@ class GuardedProtocol(WireProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_head()
         self._end_discard()
+        self._end_unread()
         self._unset_keepalive_if_required()
         self._drop_pipeline()
         if self._running is not None and not self._running.response_complete:
@@ -173,6 +175,19 @@ class GuardedProtocol(WireProtocol):
             elif self._in_body and self._discard is None:
                 self._begin_discard()
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._unread is None:
+            self._unread = Unread(self.transport, self.loop)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if not self.transport.is_closing():
+            self._end_unread()
+
+    def timeout_keep_alive_handler(self) -> None:
+        self._shut()
+
     def shutdown(self) -> None:
         super().shutdown()
         if self._outlet.ended:
@@ -231,7 +246,13 @@ class GuardedProtocol(WireProtocol):
         if self._in_head or self._in_body:
             self._end(b"")
         else:
-            self.transport.close()
+            self._shut()
+
+    def _shut(self) -> None:
+        """Closes the connection once all is sent, which takes a client that reads."""
+        if self._unread is None and self.transport.get_write_buffer_size():
+            self._unread = Unread(self.transport, self.loop)
+        self.transport.close()
 
     def _end(self, last: bytes) -> None:
         if self._outlet.ended or self.transport.is_closing():
@@ -254,6 +275,11 @@ class GuardedProtocol(WireProtocol):
         if self._discard is not None:
             self._discard.end()
             self._discard = None
+
+    def _end_unread(self) -> None:
+        if self._unread is not None:
+            self._unread.end()
+            self._unread = None
 
     def _drop_pipeline(self) -> None:
         for cycle, _ in self.pipeline:
