@@ -9,6 +9,7 @@ from typing import Any
 import structlog
 from opentelemetry import trace
 
+from gateway.folding import Folding
 from gateway.settings import GatewaySettings
 
 
@@ -22,6 +23,7 @@ def configure_logging(settings: GatewaySettings) -> None:
     )
     structlog.configure(
         processors=[
+            Folding(),
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,

@@ -25,6 +25,7 @@ from redis.exceptions import (
     TimeoutError,
 )
 
+from gateway.folding import BACK
 from gateway.store.calls import Calls
 from gateway.store.link import Command, Link
 from gateway.store.refusals import is_unknown, kind_of
@@ -41,6 +42,12 @@ REPLY_TIMEOUT_S = 1.5
 
 STUCK_S = 10.0
 """So long nothing but failures, and the pool of connections is made anew: whatever it is that holds them."""
+
+BLIP_S = 0.2
+"""A shorter failure is a connection that was lost, not an outage."""
+
+QUIET_S = 30.0
+"""After so long without a failure nobody can say when it was that the server came back."""
 
 MISLED = (ConnectionError, TimeoutError, OSError, ReadOnlyError, ClusterDownError)
 """After one of these the server may be gone, or be another one: its connections are made anew before they are used."""
@@ -59,6 +66,7 @@ class Client(Redis):
     """Connections of an earlier one are stale: each is made anew when it is next used."""
 
     stuck_s = STUCK_S
+    blip_s = BLIP_S
 
     calls: Calls
     """What was asked through this client."""
@@ -66,7 +74,13 @@ class Client(Redis):
     functions_from_s = 0.0
     """The server takes no functions before this instant (functions.py)."""
 
+    holds_data = True
+    """Whether this is a server that anybody misses; a Sentinel is not."""
+
     _failing_since_s: float | None = None
+    _away_s: tuple[float, float] | None = None
+    """The first and the last failure since the last reply."""
+
     _make_pool: Callable[[], ConnectionPool]
     _closing: set[asyncio.Task[None]]
     _link: Link | None = None
@@ -123,7 +137,8 @@ class Client(Redis):
         except asyncio.CancelledError:  # most likely since it took too long
             self.calls.failed("cancelled")
             raise
-        self._failing_since_s = None
+        if self._away_s is not None:
+            self.progressed()
         return reply
 
     async def call(self, *command: str | bytes | int) -> Any:
@@ -139,7 +154,8 @@ class Client(Redis):
         if isinstance(reply, RedisError):
             self.failed(reply)
             raise reply
-        self._failing_since_s = None
+        if self._away_s is not None:
+            self.progressed()
         return reply
 
     async def send(self, commands: Sequence[Command]) -> list[Any]:
@@ -182,6 +198,11 @@ class Client(Redis):
     def progressed(self) -> None:
         """Told of a reply, whatever it says."""
         self._failing_since_s = None
+        if self._away_s is not None:
+            (began_s, last_s), self._away_s = self._away_s, None
+            now_s = asyncio.get_running_loop().time()
+            if self.holds_data and now_s - began_s >= self.blip_s and now_s - last_s < QUIET_S:
+                log.warning(BACK, after_s=round(now_s - began_s, 1))
 
     def failed(self, error: Exception) -> None:
         """Told of a call that failed; where that may be its connection's fault, none of them is trusted any more."""
@@ -192,6 +213,8 @@ class Client(Redis):
             return
         self.doubt()
         now_s = asyncio.get_running_loop().time()
+        began_s, last_s = self._away_s or (now_s, now_s)
+        self._away_s = (began_s if now_s - last_s < QUIET_S else now_s, now_s)
         if self._failing_since_s is None:
             self._failing_since_s = now_s
         elif now_s - self._failing_since_s > self.stuck_s:

@@ -201,7 +201,7 @@ class SentinelClient(Client):
     def named_by(cls, url: RedisUrl, *, reply_timeout_s: float) -> SentinelClient:
         """The client of the primary that the URL's Sentinels name."""
         client = cls.to(url.server_url(url.addresses[0]), reply_timeout_s=reply_timeout_s, connection=_FollowsPrimary)
-        sentinels = [Client.to(url.sentinel_url(address), reply_timeout_s=ASK_MOST_S) for address in url.addresses]
+        sentinels = [_Sentinel.to(url.sentinel_url(address), reply_timeout_s=ASK_MOST_S) for address in url.addresses]
         client.primary = Primary(url.master, sentinels, rng=random.Random())  # noqa: S311 (jitter)
         return client
 
@@ -224,6 +224,12 @@ class SentinelClient(Client):
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
         await super().aclose(close_connection_pool)
         await self.primary.aclose()
+
+
+class _Sentinel(Client):
+    """A client of a Sentinel, whose coming and going is not Redis's."""
+
+    holds_data = False
 
 
 class _FollowsPrimary:
