@@ -13,7 +13,7 @@ from gateway.client.answers import Keys
 from gateway.client.bodies import CallbackOptions
 from gateway.client.calls import installation as calls
 
-app = typer.Typer(help="Makes, lists and deletes API keys.", no_args_is_help=True)
+app = typer.Typer(help="Makes, lists and deletes API keys.", add_completion=False, no_args_is_help=True)
 
 
 @app.command()

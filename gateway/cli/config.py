@@ -25,7 +25,7 @@ from gateway.registry.targets import check_runnable
 from gateway.settings import Settings
 from gateway.settings.loading import FILE
 
-app = typer.Typer(help="Checks, shows and begins a configuration.", no_args_is_help=True)
+app = typer.Typer(help="Checks, shows and begins a configuration.", add_completion=False, no_args_is_help=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from gateway.cli.jobs import print_record
-from gateway.cli.printing import print_table
+from gateway.cli.printing import print_facts, print_table
 from gateway.cli.reading import options_of
 from gateway.cli.replaying import purge_all, purge_each, replay_all, retry_each
 from gateway.cli.session import Session, speaks
@@ -16,7 +17,11 @@ from gateway.client.bodies import DeadFilter
 from gateway.client.calls import dlq as calls
 from gateway.jobs import Reason
 
-app = typer.Typer(help="The dead-letter queue: looks through it, sends jobs back, purges them.", no_args_is_help=True)
+app = typer.Typer(
+    help="The dead-letter queue: looks through it, sends jobs back, purges them.",
+    add_completion=False,
+    no_args_is_help=True,
+)
 
 JobIds = Annotated[list[str] | None, typer.Argument(help="Ids of dead jobs; left out: those that the options name.")]
 All = Annotated[bool, typer.Option("--all", help="Every dead job.")]
@@ -73,6 +78,13 @@ def retry(
 
 @app.command()
 @speaks
+def replay(session: Session, replay_id: Annotated[str, typer.Argument(help="What `retry` printed.")]) -> None:
+    """Tells how far it is to send back the jobs that `retry` was given."""
+    session.show(calls.get_replay(replay_id), lambda state: print_facts(msgspec.structs.asdict(state)))
+
+
+@app.command()
+@speaks
 def purge(
     session: Session,
     job_ids: JobIds = None,
@@ -106,7 +118,12 @@ def _named(job_ids: list[str] | None, every: bool, wanted: DeadFilter) -> bool:
 
 
 def _print_all(jobs: list[JobSummary], more: bool) -> None:
-    rows = [(job.job_id, job.target, job.reason and job.reason.value, (job.error or {}).get("message")) for job in jobs]
+    rows = [(job.job_id, job.target, job.reason and job.reason.value, _error(job.error or {})) for job in jobs]
     print_table(("job", "target", "reason", "error"), rows, whole=1)
     if more:
         print("there are more; --limit shows them")
+
+
+def _error(error: dict[str, Any]) -> str:
+    """`KeyError: 'image'`: a message alone may say little."""
+    return ": ".join(str(error[part]) for part in ("type", "message") if error.get(part))

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import msgspec
 import typer
 
-from gateway.errors import ConfigError
+from gateway.errors import ConfigError, StoreUnavailable
 from gateway.logs import configure_logging
 from gateway.opening import make_store
 from gateway.secret import Secret
 from gateway.settings import Settings, load
-from gateway.settings.environment import IMPORTS
+from gateway.settings.environment import IMPORTS, redis_variable
 from gateway.settings.origins import origins
 from gateway.store import Store
 from gateway.store.embedded import find
@@ -29,15 +30,28 @@ Imports = Annotated[
 
 
 def load_settings(imports: Sequence[str] | None = None) -> Settings:
-    """The settings of the environment and the working directory, logging set up; raises ConfigError.
+    """The settings of the environment and the working directory; raises ConfigError.
 
-    `imports` join those of the environment, where the processes that this one starts find them as well.
+    `imports` join those of the environment, where the processes that this one starts find them as well. Of the log
+    only warnings and worse are shown: a command says itself what it did.
     """
-    if imports:
-        os.environ[IMPORTS] = ",".join((*filter(None, [os.environ.get(IMPORTS)]), *imports))
-    settings = load(os.environ, Path.cwd())
+    settings = _load(imports)
+    quiet = settings.gateway.log_level in ("debug", "info")
+    configure_logging(msgspec.structs.replace(settings.gateway, log_level="warning") if quiet else settings.gateway)
+    return settings
+
+
+def load_process_settings(imports: Sequence[str] | None = None) -> Settings:
+    """As `load_settings`, for what serves until it is stopped: it logs as it is configured to."""
+    settings = _load(imports)
     configure_logging(settings.gateway)
     return settings
+
+
+def _load(imports: Sequence[str] | None) -> Settings:
+    if imports:
+        os.environ[IMPORTS] = ",".join((*filter(None, [os.environ.get(IMPORTS)]), *imports))
+    return load(os.environ, Path.cwd())
 
 
 def where_from() -> dict[tuple[str, str], str]:
@@ -65,6 +79,20 @@ def redis_url(settings: Settings) -> str:
     return settings.redis_url.reveal()
 
 
+@contextlib.contextmanager
+def saying_where() -> Iterator[None]:
+    """Has the error of a Redis that is away end with where its URL is from."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        raise StoreUnavailable(f"{error} {redis_origin()}") from error
+
+
+def redis_origin() -> str:
+    """Where the URL of the Redis that commands mean is from, never the URL: a password may be in it."""
+    return f"(from {redis_variable(os.environ) or 'the embedded server of this folder'})"
+
+
 def with_store(work: Callable[[Store], Awaitable[T]], settings: Settings | None = None) -> T:
     """What the work brings, with the store of `settings`, or else of this directory; raises GatewayError."""
     settings = with_redis(settings or load_settings())
@@ -72,8 +100,9 @@ def with_store(work: Callable[[Store], Awaitable[T]], settings: Settings | None 
     async def run() -> T:
         store = make_store(settings, redis_url(settings))
         try:
-            await store.configure()
-            return await work(store)
+            with saying_where():
+                await store.configure()
+                return await work(store)
         finally:
             await store.aclose()
 

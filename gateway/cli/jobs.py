@@ -20,7 +20,9 @@ from gateway.client.calls import dlq
 from gateway.client.calls import jobs as calls
 from gateway.jobs import Status
 
-app = typer.Typer(help="Submits jobs, looks at them, waits for them, cancels them.", no_args_is_help=True)
+app = typer.Typer(
+    help="Submits jobs, looks at them, waits for them, cancels them.", add_completion=False, no_args_is_help=True
+)
 
 JobId = Annotated[str, typer.Argument(help="The job's id.")]
 JobIds = Annotated[list[str], typer.Argument(help="One or more ids of jobs.")]

@@ -12,7 +12,7 @@ from gateway.cli.stats import lane_row
 from gateway.client.answers import Lanes
 from gateway.client.calls import installation as calls
 
-app = typer.Typer(help="Lists, pauses and resumes lanes.", no_args_is_help=True)
+app = typer.Typer(help="Lists, pauses and resumes lanes.", add_completion=False, no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="The lane's name.")]
 

@@ -34,12 +34,16 @@ def purge_each(session: Session, job_ids: list[str]) -> None:
 def replay_all(session: Session, order: Call[ReplayStarted], *, wait: bool) -> None:
     """Starts a bulk replay; with `wait` it is seen to its end."""
     if not wait:
-        session.show(order, lambda started: print(f"replay {started.replay_id} is under way"))
+        session.show(order, lambda started: print(_under_way(started.replay_id)))
         return
     state = session.run(lambda gateway: _carried(gateway, order))
     counts = {"replay_id": state.replay_id, "state": state.state}
     counts |= {name: getattr(state, name) for name in ("matched", "replayed", "skipped")}
     session.done(counts, f"{state.replayed} of {state.matched} dead jobs sent back ({state.state})")
+
+
+def _under_way(replay_id: str) -> str:
+    return f"replay {replay_id} is under way; how far it is: gateway dlq replay {replay_id}"
 
 
 def purge_all(session: Session, wanted: DeadFilter) -> None:

@@ -14,7 +14,11 @@ from gateway.client.answers import ScheduleRecord, ScheduleSummary
 from gateway.client.bodies import ScheduleBody
 from gateway.client.calls import schedules as calls
 
-app = typer.Typer(help="Defines, lists, shows, pauses, resumes, runs and deletes schedules.", no_args_is_help=True)
+app = typer.Typer(
+    help="Defines, lists, shows, pauses, resumes, runs and deletes schedules.",
+    add_completion=False,
+    no_args_is_help=True,
+)
 
 _PAGE = 100
 _MOST = 100_000

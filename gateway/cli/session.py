@@ -13,10 +13,13 @@ from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 import typer
+from typer.models import ArgumentInfo
 
 from gateway.cli.printing import print_bytes, print_json
+from gateway.cli.wording import worded
 from gateway.client import AsyncGateway
 from gateway.client.call import Call, Listing
+from gateway.errors import RequestError
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -106,6 +109,7 @@ class Session:
 def speaks(work: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
     """A command that speaks to a gateway: takes `--url`, `--api-key` and `--json`, which `work` gets as a Session."""
     own = list(inspect.signature(work, eval_str=True).parameters.values())[1:]
+    typed = {each.name: _typed(each) for each in own}
     ours = [
         Parameter("gateway_url", Parameter.KEYWORD_ONLY, default=None, annotation=Url),
         Parameter("api_key", Parameter.KEYWORD_ONLY, default=None, annotation=ApiKey),
@@ -113,10 +117,21 @@ def speaks(work: Callable[Concatenate[Session, P], None]) -> Callable[..., None]
     ]
 
     def command(*args: Any, gateway_url: str | None, api_key: str | None, as_json: bool, **options: Any) -> None:
-        work(Session(gateway_url or None, api_key or None, as_json), *args, **options)
+        try:
+            work(Session(gateway_url or None, api_key or None, as_json), *args, **options)
+        except RequestError as error:
+            raise worded(error, typed) from error
 
     parameters = [*own, *ours]
     command.__name__, command.__doc__, command.__module__ = work.__name__, work.__doc__, work.__module__
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {each.name: each.annotation for each in parameters}
     return command
+
+
+def _typed(parameter: Parameter) -> str:
+    """How a parameter is written on the command line; an argument by its name alone."""
+    info = parameter.annotation.__metadata__[0]
+    if isinstance(info, ArgumentInfo):
+        return parameter.name
+    return next(iter(info.param_decls or ()), f"--{parameter.name.replace('_', '-')}")

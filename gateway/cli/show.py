@@ -21,7 +21,7 @@ from gateway.registry import LoadedPlugin, survey
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-app = typer.Typer(help="Lists the plugins, and begins a new one.", invoke_without_command=True)
+app = typer.Typer(help="Lists the plugins, and begins a new one.", add_completion=False, invoke_without_command=True)
 
 
 app.command()(plugin_project.new)

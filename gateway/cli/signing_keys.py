@@ -10,7 +10,9 @@ from gateway.cli.session import Session, speaks
 from gateway.client.answers import SigningKeys
 from gateway.client.calls import installation as calls
 
-app = typer.Typer(help="Shows the keys that callbacks verify with, and changes them.", no_args_is_help=True)
+app = typer.Typer(
+    help="Shows the keys that callbacks verify with, and changes them.", add_completion=False, no_args_is_help=True
+)
 
 
 @app.command("list")

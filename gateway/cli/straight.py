@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from gateway.api import create_app
-from gateway.cli.environment import load_settings, redis_url, with_redis
+from gateway.cli.environment import load_settings, redis_url, saying_where, with_redis
 from gateway.cli.inside import InsideTransport
 from gateway.client import AsyncGateway
 from gateway.opening import make_store
@@ -29,7 +29,8 @@ async def opened() -> AsyncIterator[AsyncGateway]:
     registry = Registry.build(settings)
     store = make_store(settings, redis_url(settings), flows=registry.flows)
     try:
-        await store.configure()
+        with saying_where():
+            await store.configure()
         app = create_app(settings, store, registry)
         transport = InsideTransport(app)
         client = AsyncGateway("http://gateway.localhost", key=key, transport=transport)

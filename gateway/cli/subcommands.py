@@ -10,6 +10,9 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+_SAID_BEFORE = "Value error, "
+"""What the library that reads values puts before what is wrong with one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Subcommand:
@@ -56,6 +59,13 @@ class Subcommands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
         return name, load(name) if name in SUBCOMMANDS else command, rest
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix(_SAID_BEFORE)
+            raise
 
 
 def load(name: str) -> Any:

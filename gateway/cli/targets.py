@@ -14,7 +14,9 @@ from gateway.cli.waiting import ENDED_BADLY
 from gateway.client.answers import Probed, Targets, TargetShown
 from gateway.client.calls import targets as calls
 
-app = typer.Typer(help="Lists, shows, registers, tries out, pauses and resumes targets.", no_args_is_help=True)
+app = typer.Typer(
+    help="Lists, shows, registers, tries out, pauses and resumes targets.", add_completion=False, no_args_is_help=True
+)
 
 Name = Annotated[str, typer.Argument(help="The target's name.")]
 

@@ -31,7 +31,9 @@ SEND_S = 65.0
 LOCAL_URL = "http://localhost"
 """What a gateway without `public_url` takes for its own URL."""
 
-app = typer.Typer(help="Lists, shows and registers triggers, and sends one a delivery.", no_args_is_help=True)
+app = typer.Typer(
+    help="Lists, shows and registers triggers, and sends one a delivery.", add_completion=False, no_args_is_help=True
+)
 
 Name = Annotated[str, typer.Argument(help="The trigger's name.")]
 

@@ -14,7 +14,7 @@ import typer
 
 from gateway.api.server import check_serving
 from gateway.cli.dispatch import Processes, dispatchers, program
-from gateway.cli.environment import Imports, load_settings, redis_url
+from gateway.cli.environment import Imports, load_process_settings, redis_url
 from gateway.cli.serve import Host, Port, Workers
 from gateway.registry import Registry
 from gateway.secret import Secret
@@ -37,7 +37,7 @@ def up(
     imports: Imports = None,
 ) -> None:
     """Everything in one: an embedded Valkey (unless a Redis is configured), a gateway and a dispatcher."""
-    settings = load_settings(imports)
+    settings = load_process_settings(imports)
     _heed_signals()
     _check_registry(settings)
     embedded = EmbeddedValkey(data_dir) if settings.redis_url is None else None

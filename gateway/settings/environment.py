@@ -114,14 +114,20 @@ def is_module(name: str) -> bool:
 
 def redis_url(environ: Mapping[str, str]) -> Secret | None:
     """`GATEWAY_REDIS_URL`, else `REDIS_URL`, else None; a Secret, since a password may be in it."""
-    for variable in (REDIS_URL, "REDIS_URL"):
-        if text := environ.get(variable, "").strip():
-            try:
-                parse_redis_url(text)
-            except ValueError as exc:
-                raise ConfigError(f"environment: {variable}", str(exc)) from None
-            return Secret(text)
-    return None
+    variable = redis_variable(environ)
+    if variable is None:
+        return None
+    text = environ[variable].strip()
+    try:
+        parse_redis_url(text)
+    except ValueError as exc:
+        raise ConfigError(f"environment: {variable}", str(exc)) from None
+    return Secret(text)
+
+
+def redis_variable(environ: Mapping[str, str]) -> str | None:
+    """The variable that says where Redis is, None if none does."""
+    return next((name for name in (REDIS_URL, "REDIS_URL") if environ.get(name, "").strip()), None)
 
 
 def _value(place: tuple[str, str], text: str, variable: str) -> object:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
-from gateway.cli import EXIT_CODES
+from gateway.cli import EXIT_CODES, app
 from gateway.cli.subcommands import SUBCOMMANDS, load
 from tests.cli.shell import environment
 
@@ -117,6 +118,15 @@ def test_page_has_every_command_with_every_option(name: str) -> None:
         for option in parameter.opts:
             if option.startswith("--") and option not in common:
                 assert f"`{option}" in section[0], f"{name}: {option} is not in the page"
+
+
+@pytest.mark.parametrize("top", SUBCOMMANDS)
+def test_completion_is_an_option_of_the_top_alone(top: str) -> None:
+    def options(command: Any) -> set[str]:
+        return {option for parameter in command.params for option in parameter.opts}
+
+    assert "--install-completion" in options(typer.main.get_command(app))
+    assert "--install-completion" not in options(load(top))
 
 
 @pytest.mark.parametrize("top", SUBCOMMANDS)

@@ -92,6 +92,15 @@ def test_plugin_project_is_told_file_by_file(bare: Shell) -> None:
     assert "is there already" in bare.refused("plugins", "new", "acme-printer", code=os.EX_CONFIG)
 
 
+def test_doctor_without_redis_still_tells_of_the_configuration(bare: Shell) -> None:
+    (bare.folder / "gateway.toml").write_text('[targets.a]\nexecutor = "pithon"\n')
+    lines = bare.run("doctor", "--json").lines
+    assert [(each["check"], each["level"]) for each in lines] == [("configuration", "fault"), ("redis", "fault")]
+    assert "pithon" in lines[0]["detail"]
+    assert "GATEWAY_REDIS_URL: not set" in lines[1]["detail"]
+    assert "fault    redis: " in bare.text("doctor", code=1)
+
+
 def test_doctor_tells_each_finding_on_a_line(installed: Installation) -> None:
     shell = Shell(installed.folder)
     done = shell.run("doctor", "--json")

@@ -20,7 +20,9 @@ def test_dead_job_is_listed_shown_and_sent_back(shell: Shell) -> None:
         job["job_id"] for job in shell.json("dlq", "ls", "--target", "fail", "--reason", "exhausted")["jobs"]
     ]
     assert shell.json("dlq", "ls", "--reason", "stalled") == {"jobs": [], "more": False}
-    assert job_id in shell.text("dlq", "ls")
+    listed = shell.text("dlq", "ls")
+    assert job_id in listed
+    assert "ValueError: broken" in listed
     assert shell.json("dlq", "show", job_id)["reason"] == "exhausted"
     assert "reason        exhausted" in shell.text("dlq", "show", job_id)
     found = shell.json("dlq", "retry", job_id, "nobody", code=1)
@@ -45,6 +47,11 @@ def test_dead_jobs_are_sent_back_by_filter_and_seen_to_the_end(shell: Shell) -> 
     finally:
         shell.json("targets", "resume", "fail")
     assert shell.json("dlq", "retry", "--all")["state"] == "running"
+    said = shell.text("dlq", "retry", "--target", "fail").strip()
+    replay_id = said.split()[1]
+    assert said == f"replay {replay_id} is under way; how far it is: gateway dlq replay {replay_id}"
+    assert shell.json("dlq", "replay", replay_id)["replay_id"] == replay_id
+    assert "matched" in shell.text("dlq", "replay", replay_id)
 
 
 def test_dead_jobs_are_purged_by_filter_once_it_was_confirmed(shell: Shell) -> None:
@@ -62,4 +69,7 @@ def test_it_has_to_be_said_which_jobs(shell: Shell) -> None:
     for wrong in ((), ("--all", "some-id"), ("--all", "--target", "fail")):
         assert "name jobs by their ids" in shell.refused("dlq", "purge", *wrong, "--yes", code=2)
         assert "name jobs by their ids" in shell.refused("dlq", "retry", *wrong, code=2)
-    assert "/filter/dead_after" in shell.refused("dlq", "purge", "--dead-after", "yesterday", "-y", code=1)
+    said = shell.refused("dlq", "retry", "--all", "--rate", "5", code=1)
+    assert said.startswith("gateway: --rate: ")
+    assert "Invalid value for '--reason': 'foo' is not one of" in shell.refused("dlq", "ls", "--reason", "foo", code=2)
+    assert "--dead-after: " in shell.refused("dlq", "purge", "--dead-after", "yesterday", "-y", code=1)

@@ -91,12 +91,12 @@ def test_file_of_jobs_is_taken_in_line_by_line(shell: Shell, tmp_path: Path) -> 
     assert b'"payload":1.0' in shell.run("jobs", "get", found["results"][0]["job_id"], "--json").stdout.encode()
 
 
-def test_wrong_use_is_2_and_a_refusal_is_1(shell: Shell, tmp_path: Path) -> None:
+def test_wrong_use_is_2_and_a_refusal_is_1(shell: Shell) -> None:
     assert "not JSON" in shell.refused("jobs", "submit", "held", "{bad", code=2)
     assert "name a target" in shell.refused("jobs", "submit", code=2)
-    assert "cannot be read" in shell.refused("jobs", "submit", "--file", str(tmp_path / "none"), code=2)
+    assert "cannot be read" in shell.refused("jobs", "submit", "--file", "none.ndjson", code=2)
     assert "not a duration" in shell.refused("jobs", "wait", "x", "--timeout", "soon", code=2)
     assert "No such command" in shell.refused("jobs", "sumbit", code=2)
     assert 'did you mean "held"' in shell.refused("jobs", "submit", "helt", code=1)
-    assert "/delay: not a duration" in shell.refused("jobs", "submit", "held", "--delay", "soon", code=1)
+    assert "gateway: --delay: not a duration" in shell.refused("jobs", "submit", "held", "--delay", "soon", code=1)
     assert "no job with the id" in shell.refused("jobs", "get", "nobody", code=1)

@@ -24,7 +24,10 @@ GATEWAY = str(Path(sys.executable).with_name("gateway"))
 
 def test_without_a_key_and_without_the_scope_it_is_77(installed: Installation, bare: Shell) -> None:
     url = ("--url", str(installed.client.base_url))
-    assert "needs an API key" in bare.refused("jobs", "list", *url, code=os.EX_NOPERM)
+    mend = "give --api-key or set GATEWAY_API_KEY"
+    assert f"this needs an API key: {mend}" in bare.refused("jobs", "list", *url, code=os.EX_NOPERM)
+    wrong = bare.refused("jobs", "list", *url, "--api-key", "gwk_none_0123456789abcdef", code=os.EX_NOPERM)
+    assert f"the API key is not right; {mend}" in wrong
     made = installed.client.post("/apikeys", json={"name": "r", "scopes": ["read"]}).json()
     assert bare.json("jobs", "list", *url, "--api-key", made["key"])["more"] in (True, False)
     refused = bare.refused("lanes", "pause", "low", *url, "--api-key", made["key"], code=os.EX_NOPERM)
@@ -46,10 +49,36 @@ def test_folder_without_redis_is_78_and_says_what_to_do(bare: Shell) -> None:
     assert "--url" in said
 
 
-def test_redis_that_is_away_is_69(tmp_path: Path) -> None:
-    shell = Shell(tmp_path, GATEWAY_REDIS_URL=f"redis://127.0.0.1:{free_port()}/0")
-    assert "Redis cannot be reached" in shell.refused("stats", code=os.EX_UNAVAILABLE)
+@pytest.mark.parametrize("variable", ["GATEWAY_REDIS_URL", "REDIS_URL"])
+def test_redis_that_is_away_is_69_and_says_where_its_url_is_from(tmp_path: Path, variable: str) -> None:
+    shell = Shell(tmp_path, **{variable: f"redis://:hush@127.0.0.1:{free_port()}/0"})
+    said = shell.refused("stats", code=os.EX_UNAVAILABLE)
+    assert "Redis cannot be reached" in said
+    assert said.endswith(f" (from {variable})\n")
+    assert "hush" not in said
+    examined = shell.text("doctor", code=1)
+    assert f"(from {variable})" in examined
+    assert "hush" not in examined
     shell.close()
+
+
+def test_command_straight_to_redis_logs_nothing(installed: Installation) -> None:
+    done = subprocess.run(
+        [GATEWAY, "jobs", "submit", "work", '{"do": "return"}'],
+        cwd=installed.folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert installed.ended(done.stdout.strip())["status"] == "succeeded"
+
+
+@pytest.mark.parametrize("command", ["up", "serve"])
+@pytest.mark.parametrize("port", ["99999", "-1"])
+def test_port_that_is_none_is_wrong_usage(bare: Shell, command: str, port: str) -> None:
+    assert "--port" in bare.refused(command, "--port", port, code=2)
 
 
 def test_wrong_configuration_is_78_also_straight_to_redis(tmp_path: Path) -> None:

@@ -36,7 +36,9 @@ from gateway.cli.bench.report import Report, show_all
 from gateway.cli.bench.rig import rig
 
 app = typer.Typer(
-    help="Measures this machine: figures, their spread, and ratios to a bare limit.", no_args_is_help=True
+    help="Measures this machine: figures, their spread, and ratios to a bare limit.",
+    add_completion=False,
+    no_args_is_help=True,
 )
 
 Jobs = Annotated[int, typer.Option(min=10, max=5_000_000, help="Jobs in each repetition.")]

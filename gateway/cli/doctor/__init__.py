@@ -10,14 +10,14 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.doctor.configuration import check_configuration
+from gateway.cli.doctor.configuration import check_configuration, look_at_configuration
 from gateway.cli.doctor.data import check_data
 from gateway.cli.doctor.finding import Finding, Patient
 from gateway.cli.doctor.network import check_dispatchers, check_exposure, check_ports
 from gateway.cli.doctor.server import check_memory, check_persistence, check_server, check_version
 from gateway.cli.doctor.timing import check_clock, check_latency
-from gateway.cli.environment import load_settings, redis_url, with_redis
-from gateway.errors import ConfigError, GatewayError
+from gateway.cli.environment import load_settings, redis_origin, redis_url, with_redis
+from gateway.errors import ConfigError, GatewayError, StoreUnavailable
 from gateway.opening import make_store
 from gateway.registry import Registry
 from gateway.settings import Settings
@@ -51,7 +51,12 @@ Stopped = Annotated[
 
 def doctor(repair: Repair = False, stopped: Stopped = False, as_json: AsJson = False) -> None:
     """Examines the configuration, Redis and the data in it. Exits with 1 if there is a fault."""
-    settings = with_redis(load_settings())
+    configured = load_settings()
+    try:
+        settings = with_redis(configured)
+    except ConfigError as error:
+        _tell_without_redis(configured, error, as_json=as_json)
+        raise typer.Exit(1) from error
 
     async def run() -> bool:
         reply_s = STOPPED_REPLY_S if stopped else REPLY_S
@@ -63,6 +68,13 @@ def doctor(repair: Repair = False, stopped: Stopped = False, as_json: AsJson = F
 
     if not asyncio.run(run()):
         raise typer.Exit(1)
+
+
+def _tell_without_redis(settings: Settings, error: ConfigError, *, as_json: bool) -> None:
+    """What can be told of where no Redis is named: all but the configuration needs one."""
+    for finding in look_at_configuration(settings):
+        _show("configuration", finding, as_json=as_json)
+    _show("redis", Finding("fault", str(error)), as_json=as_json)
 
 
 def _flows(settings: Settings) -> Mapping[str, Mapping[str, int]]:
@@ -82,7 +94,8 @@ async def examine(patient: Patient, checks: Mapping[str, Check] = CHECKS) -> Asy
                 yield name, finding
         except GatewayError as error:
             if str(error) not in told:
-                yield name, Finding("fault", str(error))
+                where = f" {redis_origin()}" if isinstance(error, StoreUnavailable) else ""
+                yield name, Finding("fault", f"{error}{where}")
             told.add(str(error))
 
 

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 from gateway.cli.config import faults
 from gateway.cli.doctor.finding import Finding, Patient
 from gateway.registry import Registry
+from gateway.settings import Settings
 
 
 async def check_configuration(patient: Patient) -> AsyncIterator[Finding]:
     """Every fault of a target, trigger or schedule, as `gateway config check` finds them, and what keeps a trigger's
     deliveries from verifying."""
+    for finding in look_at_configuration(patient.settings):
+        yield finding
+
+
+def look_at_configuration(settings: Settings) -> Iterator[Finding]:
+    """The same, which needs no Redis."""
     well = True
-    for fault in faults(patient.settings):
+    for fault in faults(settings):
         well = False
         yield Finding("fault", str(fault))
     if well:
-        settings = patient.settings
         for name, trigger in Registry.build(settings).triggers.items():
             if warning := trigger.warning(settings.gateway.public_url):
                 yield Finding("warning", f"triggers.{name}: {warning}")
