@@ -61,17 +61,27 @@ def test_guides_go_as_they_say(tmp_path_factory: pytest.TempPathFactory) -> None
     files["gateway.toml"] += files_of(DOCS / "from-qstash.md")["gateway.toml"]
     with installed(tmp_path_factory.mktemp("guides"), files) as here:
         jobs_of_other_systems_are_taken(here)
+        endpoints_of_svix_are_taken(here)
         limits_hold(here)
         outage_is_over(here)
 
 
 def jobs_of_other_systems_are_taken(here: Installed) -> None:
     """Each page's submit, to be run later."""
-    for page in ("from-bullmq", "from-cloud-tasks", "from-qstash"):
+    for page in ("from-bullmq", "from-cloud-tasks", "from-qstash", "from-sidekiq"):
         (submit,) = commands(DOCS / f"{page}.md")
         answer = json.loads(here.shell(submit))
         # Cloud Tasks' page repeats the key of BullMQ's with another body
         assert answer.get("status") == "scheduled" or (page, answer["status"]) == ("from-cloud-tasks", 422), answer
+
+
+def endpoints_of_svix_are_taken(here: Installed) -> None:
+    """A customer's endpoint is registered with the secret that it had, and its event is a job."""
+    register, send = commands(DOCS / "from-svix.md")
+    assert json.loads(here.shell(register))["name"] == "customer-18"
+    (sent,) = json.loads(here.shell(send))["results"]
+    assert here.api.get(f"/jobs/{sent['job_id']}").json()["tags"] == ["invoice.paid"]
+    assert here.api.delete(f"/jobs/{sent['job_id']}").status_code in (200, 202)
 
 
 def limits_hold(here: Installed) -> None:
