@@ -82,18 +82,19 @@ class Subscription(asyncio.Protocol):
             self._closed.set_result(None)
 
     def _take(self, reply: Any) -> None:
-        if isinstance(reply, Exception):
-            self._end(reply)
-        elif isinstance(reply, list):  # pushes are lists as well; what remains answers PING
-            kind, channel = reply[0], reply[1]
-            if kind == b"smessage":
-                self._received(self._channels[channel], reply[2].decode())
-            elif kind == b"ssubscribe":
+        match reply:
+            case Exception():
+                self._end(reply)
+            case [b"smessage", bytes(channel), bytes(text)] if channel in self._channels:
+                self._received(self._channels[channel], text.decode())
+            case [b"ssubscribe", channel, *_]:
                 self._missing.discard(channel)
                 if not self._missing:
                     self._confirmed.set()
-            elif kind == b"sunsubscribe":
+            case [b"sunsubscribe", *_]:
                 self._end(ConnectionError("the partition went to another server"))
+            case [] | [_] | [b"smessage", *_]:  # pushes are lists as well; what remains answers PING
+                self._end(ConnectionError(f"the server sent what is no message: {str(reply)[:80]}"))
 
     def _look(self) -> None:
         """Whether it has been silent for too long; looked at once in a while, not for each message."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from datetime import datetime
@@ -21,6 +22,9 @@ from gateway.submission.faults import Faults, step
 S = TypeVar("S", bound=msgspec.Struct)
 
 _AT = re.compile(r" - at `[^`]*`\Z")
+_TRUNCATED = "Input data was truncated"
+"""What the library also says of half a surrogate pair near the end."""
+
 _MISSING = object()
 _TIME = 'not a time; write RFC 3339 with an offset ("2026-01-31T12:00:00Z"), or Unix seconds'
 
@@ -57,7 +61,7 @@ def decode_body(text: bytes, faults: Faults) -> SubmitBody:
     except msgspec.ValidationError:
         return decode_struct(text, SubmitBody, faults)
     except (msgspec.DecodeError, RecursionError) as exc:
-        raise _not_json(exc) from exc
+        raise _not_json(text, exc) from exc
 
 
 def decode_struct(text: bytes, kind: type[S], faults: Faults) -> S:
@@ -74,21 +78,34 @@ def decode_json(text: bytes, kind: Any) -> Any:
         _check_syntax(text)  # a wrong kind is found before a syntax error further on
         raise InvalidRequest("the body is of the wrong kind", faults=[Fault("", _plain(exc))]) from exc
     except (msgspec.DecodeError, RecursionError) as exc:
-        raise _not_json(exc) from exc
+        raise _not_json(text, exc) from exc
 
 
 def _check_syntax(text: bytes) -> None:
     try:
         msgspec.json.decode(text, type=msgspec.Raw)
     except (msgspec.DecodeError, RecursionError) as exc:
-        raise _not_json(exc) from exc
+        raise _not_json(text, exc) from exc
 
 
-def _not_json(exc: msgspec.DecodeError | RecursionError) -> InvalidRequest:
+def _not_json(text: bytes, exc: msgspec.DecodeError | RecursionError) -> InvalidRequest:
     if isinstance(exc, RecursionError):
         return InvalidRequest(f"the body is nested deeper than {MAX_DEPTH} levels", status=400)
-    detail = str(exc).removeprefix("JSON is malformed: ").replace("Input data was truncated", "it ends too early")
+    detail = str(exc).removeprefix("JSON is malformed: ").replace(_TRUNCATED, "it ends too early")
+    if any(each in str(exc) for each in (_TRUNCATED, "hex escape", "surrogate")) and _is_grammatical(text):
+        detail = (
+            "a string has half of a surrogate pair (\\ud800 to \\udfff); write the character itself, or both halves"
+        )
     return InvalidRequest(f"the body is not JSON: {detail}", status=400)
+
+
+def _is_grammatical(text: bytes) -> bool:
+    """Whether it keeps to the grammar of RFC 8259, which lets half of a surrogate pair stand alone."""
+    try:
+        json.loads(text.decode())
+    except ValueError:
+        return False
+    return True
 
 
 def _read_struct(fields: dict[str, msgspec.Raw], kind: Any, pointer: str, faults: Faults) -> Any:

@@ -96,6 +96,14 @@ async def test_submit_is_refused_and_nothing_queued_when_the_body_is_bad(api: Ru
     assert await api.queued() == 0
 
 
+@pytest.mark.parametrize("text", ["\\ud800", "\\ud800 and more behind", "\\ud800\\u0041", "\\udc00"])
+async def test_submit_tells_half_of_a_surrogate_pair_from_a_body_that_ends(api: Running, text: str) -> None:
+    answer = await api.client.post("/jobs", content=f'{{"target":"echo","payload":"{text}"}}')
+    assert (answer.status_code, "half of a surrogate pair" in answer.json()["detail"]) == (400, True)
+    answer = await api.client.post("/jobs", content=f'{{"target":"echo","payload":"{text}')
+    assert (answer.status_code, "half of a surrogate pair" in answer.json()["detail"]) == (400, False)
+
+
 async def test_submit_takes_a_body_of_depth_64(api: Running) -> None:
     answer = await api.client.post("/jobs", content=b'{"target":"echo","payload":' + b"[" * 63 + b"]" * 63 + b"}")
     assert answer.status_code == 202

@@ -136,6 +136,38 @@ async def test_it_ends_and_leaves_no_connection_when_the_server_closes_it(valkey
     await client.aclose()
 
 
+@pytest.mark.parametrize("nonsense", [b"*0\r\n", b"*1\r\n+x\r\n", b"*2\r\n$8\r\nsmessage\r\n+c\r\n", b"nonsense\r\n"])
+async def test_it_ends_when_the_server_says_what_is_no_message(
+    valkey_server: Server, caplog: pytest.LogCaptureFixture, nonsense: bytes
+) -> None:
+    tasks: list[asyncio.Task[None]] = []
+    clients: list[asyncio.StreamWriter] = []
+
+    async def between(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server_reader, server_writer = await asyncio.open_unix_connection(valkey_server.socket)
+        clients.append(writer)
+        tasks.extend(asyncio.create_task(_pass_on(*way)) for way in ((reader, server_writer), (server_reader, writer)))
+
+    proxy = await asyncio.start_server(between, "127.0.0.1", 0)
+    client = Client.to(f"redis://127.0.0.1:{proxy.sockets[0].getsockname()[1]}/0")
+    async with listening(client) as it:
+        for each in clients:
+            each.write(nonsense)
+        with pytest.raises(ConnectionError, match="the server sent what is no"):
+            await it.task
+    assert not [each for each in caplog.records if each.name == "asyncio"]
+    await client.aclose()
+    proxy.close()
+    await asyncio.gather(*tasks)
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(65536):
+            writer.write(data)
+    writer.close()
+
+
 async def test_what_refuses_a_subscription_is_raised(valkey_server: Server) -> None:
     client = Client.to(valkey_server.url)
     await client.execute_command("ACL", "SETUSER", "deaf", "on", "nopass", "~*", "+@all", "resetchannels")
