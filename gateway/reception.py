@@ -14,6 +14,8 @@ from gateway.limits import Rate
 
 MAX_BODY = 64 * 1024 * 1024
 MAX_SYNC_S = 60.0
+BODILESS = (204, 205)
+"""What a delivery may be answered with that can have no body, as RFC 9110 has it."""
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -35,6 +37,8 @@ class CustomResponse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     def __post_init__(self) -> None:
         if not self.content_type.isascii() or not self.content_type.isprintable():
             raise ValueError("content_type is no media type; write such as text/xml")
+        if self.body and self.status in BODILESS:
+            raise ValueError(f"status {self.status} has no body; leave body out, or write status = 200")
 
 
 class KeptDeliveries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -63,6 +67,11 @@ class Reception(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         parse_networks(self.allow_from)
         if not 0.1 <= self.sync_timeout <= MAX_SYNC_S:
             raise ValueError(f"sync_timeout lies between 100ms and {MAX_SYNC_S:g}s")
+        if self.sync and self.response is not None and self.response.status in BODILESS:
+            raise ValueError(
+                f"response: status {self.response.status} has no body, so that sync cannot answer with the result; "
+                "write status = 200, or leave sync out"
+            )
 
 
 def parse_networks(texts: tuple[str, ...]) -> tuple[Network, ...]:

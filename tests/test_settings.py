@@ -258,6 +258,11 @@ def test_file_that_is_not_utf8_is_an_error(tmp_path: Path) -> None:
         ),
         ('[triggers.g]\nverifier = "github"\nroutes = []', "gateway.toml: triggers.g.routes", "needs a route"),
         (
+            '[triggers.g]\nverifier = "github"\nresponse = { status = 204, body = "x" }\nroutes = [{ target = "a" }]',
+            "gateway.toml: triggers.g.response",
+            "status 204 has no body; leave body out, or write status = 200",
+        ),
+        (
             '[triggers.g]\nverifier = "x"\n[[triggers.g.routes]]\ntarget = "a"\n[[triggers.g.routes]]\nwhere = "b"',
             "gateway.toml: triggers.g.routes[1]",
             'unknown key "where"; did you mean "when"?',

@@ -14,7 +14,7 @@ from gateway.api.call import Call, Gateway
 from gateway.api.operations import ANY_METHOD, DELIVERY_METHODS, Operation
 from gateway.api.problems import Refused, problem_reply
 from gateway.api.protocol import ANSWER
-from gateway.api.reply import Reply, Stream, send_reply
+from gateway.api.reply import NO_CONTENT, Reply, Stream, send_reply
 from gateway.api.traces import RequestTrace
 from gateway.errors import RequestError, StoreError, StoreFull
 from gateway.jobs import Submitted
@@ -179,6 +179,6 @@ def _answered(reply: Reply, scope: Scope) -> bool:
     """Whether the server took the answer as a whole; those with headers of their own go the long way, which checks
     them."""
     answer = scope.get(ANSWER)
-    if answer is None or reply.headers or reply.close or not reply.content_type:
+    if answer is None or reply.headers or reply.close or not reply.content_type or reply.status == NO_CONTENT:
         return False
     return bool(answer(reply.status, reply.content_type, reply.body))

@@ -10,6 +10,7 @@ import orjson
 from starlette.types import Receive, Scope, Send
 
 JSON = b"application/json"
+NO_CONTENT = 204
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +39,13 @@ def json_reply(value: Any, status: int = 200) -> Reply:
 
 async def send_reply(reply: Reply, send: Send, *, more: bool = False) -> None:
     """Sends all of it; with `more` the answer is left open, to be ended by one more empty body message."""
-    headers = [(b"content-length", str(len(reply.body)).encode()), *reply.headers]
-    if reply.content_type:
+    headers = list(reply.headers)
+    if reply.status != NO_CONTENT:  # behind which RFC 9110 §8.6 allows no length, and strict clients lose their place
+        headers.append((b"content-length", str(len(reply.body)).encode()))
+    if reply.content_type and reply.status != NO_CONTENT:
         headers.append((b"content-type", reply.content_type))
     if reply.close:
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": reply.body, "more_body": more})
+    body = b"" if reply.status == NO_CONTENT else reply.body
+    await send({"type": "http.response.body", "body": body, "more_body": more})

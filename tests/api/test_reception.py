@@ -45,6 +45,17 @@ async def test_custom_response_is_the_answer_also_to_a_repeat(api: Running) -> N
     assert await api.queued() == 1
 
 
+async def test_answer_without_content_says_nothing_of_a_length_and_the_connection_goes_on(api: Running) -> None:
+    for _ in range(2):
+        answer = await send(api, "silent")
+        assert (answer.status_code, answer.content) == (204, b"")
+        assert not {"content-length", "content-type", "transfer-encoding"} & set(answer.headers)
+    await api.client.put("/targets/gone", json={"executor": "http", "url": "https://x.example/"})
+    answer = await api.client.delete("/targets/gone")
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert not {"content-length", "content-type", "transfer-encoding"} & set(answer.headers)
+
+
 async def test_result_is_the_answer_where_it_comes_in_time(api: Running) -> None:
     sending = asyncio.create_task(send(api, "asked", x_id="d-1"))
     await run_next(api, result='{"text":"hello", "n":9007199254740993}')

@@ -31,6 +31,7 @@ target = "echo"
         ("bare", "deliveries = { keep = 3, bodies = false }", ""),
         ("unkept", "deliveries = { keep = 0 }", ""),
         ("custom", 'response = { status = 201, body = "<Response/>", content_type = "text/xml" }', ""),
+        ("silent", "response = { status = 204 }", ""),
         ("asked", 'sync = true\nsync_timeout = "10s"', ""),
         ("hasty", 'sync = true\nsync_timeout = "100ms"', ""),
         ("voice", 'sync = true\nresponse = { content_type = "text/xml" }', ""),
