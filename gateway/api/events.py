@@ -79,7 +79,7 @@ class _Streaming:
         try:
             async with self.feed.follow(self.follower, self.since):
                 await send(head)
-                await self._send_all(receive, send)
+                await self._send_all(scope, receive, send)
         except StoreError as error:
             await send_reply(problem_reply(error), send)
         except TimeoutError:
@@ -87,10 +87,10 @@ class _Streaming:
             if (abort := scope.get(ABORT)) is not None:
                 abort()
 
-    async def _send_all(self, receive: Receive, send: Send) -> None:
+    async def _send_all(self, scope: Scope, receive: Receive, send: Send) -> None:
         clock = asyncio.get_running_loop().time
         over_s = clock() + LIFE_S
-        gone = asyncio.ensure_future(client_gone(receive))
+        gone = asyncio.ensure_future(client_gone(scope, receive))
         gone.add_done_callback(lambda _: self.follower.end("gone"))
         try:
             await _send_in_time(send, _HELLO)

@@ -40,6 +40,11 @@ ANSWER = "gateway.answer"
 uvicorn makes two, which cost more than all else that is done to answer. False if it has to be sent uvicorn's way."""
 
 
+EOF = "gateway.eof"
+"""In a request's scope, and true: its client sends nothing more. It may be gone, or wait for its answer; only writing
+to it tells."""
+
+
 class Take(Protocol):
     """What an application has that answers some requests without a task: takes one whose body is there, or not (False).
 
@@ -63,6 +68,7 @@ class GuardedProtocol(WireProtocol):
     _discard: Discard | None = None
     _unread: Unread | None = None
 
+    _eof = False
     _parsing = False
     _due: RequestResponseCycle | None = None
     """Whose head was among what is being parsed, so that its body may be too."""
@@ -124,6 +130,21 @@ class GuardedProtocol(WireProtocol):
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
             )
 
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Whether the connection stays open, its client's way closed, for the answers that are due."""
+        self._eof = True
+        self._end_head()
+        running = self._running
+        if running is None or running.response_complete or self._outlet.ended:
+            return False
+        if self._in_body:  # a request that can never be whole
+            if running is self.cycle:
+                return False
+            self.pipeline.popleft()
+        running.scope[EOF] = True  # type: ignore[literal-required]
+        running.message_event.set()  # wakes who waits for the client's end
+        return True
+
     def on_message_begin(self) -> None:
         super().on_message_begin()
         # what one's own close() cannot do: end a connection whose client takes nothing more
@@ -143,6 +164,8 @@ class GuardedProtocol(WireProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._running = cycle
+        if self._eof:
+            cycle.scope[EOF] = True  # type: ignore[literal-required]
         if self._parsing:
             self._due = cycle
         else:
@@ -172,6 +195,8 @@ class GuardedProtocol(WireProtocol):
         elif self._running is None or self._running.response_complete:
             if self._refusal is not None:
                 self._end(self._refusal)
+            elif self._eof:
+                self._shut()
             elif self._in_body and self._discard is None:
                 self._begin_discard()
 
@@ -261,6 +286,9 @@ class GuardedProtocol(WireProtocol):
         self._drop_pipeline()
         if last:
             self.transport.write(last)
+        if self._eof:  # nothing is on its way here
+            self._shut()
+            return
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self._begin_discard()
