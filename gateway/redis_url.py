@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from typing import Literal
-from urllib.parse import parse_qsl, quote, unquote, urlencode
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 Kind = Literal["server", "sentinel", "cluster"]
 Address = tuple[str, int]
@@ -45,6 +45,21 @@ class RedisUrl:
         """How many partitions the data is spread over where nobody says."""
         return CLUSTER_PARTITIONS if self.kind == "cluster" else 1
 
+    @property
+    def shown(self) -> str:
+        """Where it is, without user, password and options: `host:port/db`, a socket's path, or the hosts of many."""
+        if self.addresses:
+            hosts = ",".join(f"{_bracketed(host)}:{port}" for host, port in self.addresses)
+            return f"{hosts}/{self.master}/{self.database}" if self.kind == "sentinel" else hosts
+        parts = urlsplit(self.text)
+        if "@" in parts.path + parts.query + parts.fragment:  # what stands before it may be half of a password
+            return "(not shown: write a / ? or # of its password as %2F %3F %23)"
+        if parts.scheme == "unix":
+            return parts.path
+        database = parts.path.strip("/") or dict(parse_qsl(parts.query)).get("db", "0")
+        host, port = parts.hostname or "localhost", re.search(r":(\d{1,5})\Z", parts.netloc)
+        return f"{_bracketed(host)}:{port[1] if port else 6379}/{database if database.isdigit() else 0}"
+
     def server_url(self, address: Address) -> str:
         """The URL of one of the servers, as redis-py reads it."""
         return self._url(address, self.login, str(self.database))
@@ -55,9 +70,9 @@ class RedisUrl:
 
     def _url(self, address: Address, login: str, database: str) -> str:
         host, port = address
-        at = f"[{host}]" if ":" in host else host
         options = f"?{urlencode(self.options)}" if self.options else ""
-        return f"{'rediss' if self.tls else 'redis'}://{login and login + '@'}{at}:{port}/{database}{options}"
+        scheme = "rediss" if self.tls else "redis"
+        return f"{scheme}://{login and login + '@'}{_bracketed(host)}:{port}/{database}{options}"
 
 
 def parse_redis_url(text: str) -> RedisUrl:
@@ -83,6 +98,10 @@ def parse_redis_url(text: str) -> RedisUrl:
         options=tuple(each for each in options if each[0] not in _SENTINEL_OPTIONS),
         sentinel_login=_login(sentinel.get("sentinel_username", ""), sentinel.get("sentinel_password", "")),
     )
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _address(text: str, at: int, default_port: int) -> Address:

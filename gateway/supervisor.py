@@ -198,14 +198,15 @@ def kill_children() -> None:
                 os.kill(int(pid), signal.SIGKILL)
 
 
-def follow_supervisor(environ: MutableMapping[str, str]) -> None:
-    """Ties this process to the supervisor named in `environ`, if any; the first thing that a child program calls.
+def follow_supervisor(environ: MutableMapping[str, str]) -> bool:
+    """Ties this process to the supervisor named in `environ`: whether there is one; what a child program calls first.
 
     Takes the variable out, since a program that this process starts is no child of that supervisor.
     """
     pid = environ.pop(SUPERVISOR_PID, "")
     if pid.isdigit():
         die_with_parent(int(pid))
+    return pid.isdigit()
 
 
 def die_with_parent(expected_ppid: int, *, death_signal: signal.Signals = signal.SIGKILL) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 import uvloop
 
-from gateway.cli.environment import Imports, load_process_settings, redis_url, with_redis
+from gateway.cli.environment import Imports, load_process_settings, redis_url, tell_redis, with_redis
 from gateway.dispatch.process import run_dispatcher
 from gateway.settings import Settings
 from gateway.settings.environment import REDIS_URL, full_name
@@ -21,8 +21,11 @@ Processes = Annotated[int, typer.Option(min=1, max=256, help="Dispatcher process
 
 def dispatch(processes: Processes = 1, imports: Imports = None) -> None:
     """The working side: claims jobs and runs them. TERM drains; a second one stops at once."""
-    follow_supervisor(os.environ)
-    settings = with_redis(load_process_settings(imports))
+    supervised = follow_supervisor(os.environ)
+    loaded = load_process_settings(imports)
+    settings = with_redis(loaded)
+    if not supervised:  # else its supervisor has said it
+        tell_redis(loaded)
     if processes > 1:
         raise typer.Exit(asyncio.run(Supervisor(dispatchers(settings, redis_url(settings), processes)).run()))
     uvloop.run(run_dispatcher(settings, redis_url=redis_url(settings)))

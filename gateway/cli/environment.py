@@ -10,17 +10,21 @@ from pathlib import Path
 from typing import Annotated, TypeVar
 
 import msgspec
+import structlog
 import typer
 
 from gateway.errors import ConfigError, StoreUnavailable
 from gateway.logs import configure_logging
 from gateway.opening import make_store
+from gateway.redis_url import parse_redis_url
 from gateway.secret import Secret
 from gateway.settings import Settings, load
 from gateway.settings.environment import IMPORTS, redis_variable
 from gateway.settings.origins import origins
 from gateway.store import Store
-from gateway.store.embedded import find
+from gateway.store.embedded import DATA_DIR, find
+
+log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -91,6 +95,14 @@ def saying_where() -> Iterator[None]:
 def redis_origin() -> str:
     """Where the URL of the Redis that commands mean is from, never the URL: a password may be in it."""
     return f"(from {redis_variable(os.environ) or 'the embedded server of this folder'})"
+
+
+def tell_redis(settings: Settings, data_dir: Path = DATA_DIR) -> None:
+    """Logs which Redis is in use, and what named it; `settings` as they were loaded, without an embedded server's."""
+    if settings.redis_url is None:
+        log.info("data in the embedded Valkey", folder=str(data_dir.absolute()))
+    else:
+        log.info("Redis in use", at=parse_redis_url(redis_url(settings)).shown, source=redis_variable(os.environ))
 
 
 def with_store(work: Callable[[Store], Awaitable[T]], settings: Settings | None = None) -> T:

@@ -14,7 +14,7 @@ import typer
 
 from gateway.api.server import check_serving
 from gateway.cli.dispatch import Processes, dispatchers, program
-from gateway.cli.environment import Imports, load_process_settings, redis_url
+from gateway.cli.environment import Imports, load_process_settings, redis_url, tell_redis
 from gateway.cli.serve import Host, Port, Workers
 from gateway.registry import Registry
 from gateway.secret import Secret
@@ -40,6 +40,7 @@ def up(
     settings = load_process_settings(imports)
     _heed_signals()
     _check_registry(settings)
+    tell_redis(settings, data_dir)
     embedded = EmbeddedValkey(data_dir) if settings.redis_url is None else None
     try:
         if embedded is not None:
