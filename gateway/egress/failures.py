@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ssl
 
 from aiohttp import (
@@ -18,6 +19,13 @@ from gateway.egress.addresses import AddressDenied
 from gateway.errors import EgressDenied, GatewayError, HttpError
 
 MAX_DETAIL = 300
+_REFUSALS = {
+    errno.ECONNREFUSED: "connection refused by",
+    errno.ECONNRESET: "connection reset by",
+    errno.EHOSTUNREACH: "no way to",
+    errno.ENETUNREACH: "no network to",
+    errno.ETIMEDOUT: "no answer from",
+}
 _TOO_MANY_HEADERS = "Too many headers"
 
 
@@ -78,4 +86,21 @@ def _detail(exc: BaseException) -> str:
         return "the answer broke off, or is not framed as its headers say"
     if isinstance(exc, ServerDisconnectedError):
         return "the connection was closed before an answer"
+    if isinstance(exc, ClientConnectorError) and not isinstance(exc, ssl.SSLError):
+        return _unconnected(exc)
+    return _one_line(exc)
+
+
+def _unconnected(exc: ClientConnectorError) -> str:
+    """aiohttp's own words speak of TLS on a plain connection too, and quote a call."""
+    host = f"[{exc.host}]" if ":" in exc.host else exc.host
+    if isinstance(exc, ClientConnectorDNSError):
+        return f"{host} cannot be resolved: {_one_line(exc.os_error)}"[:MAX_DETAIL]
+    said = _REFUSALS.get(exc.os_error.errno or 0)
+    if said is not None:
+        return f"{said} {host}:{exc.port}"
+    return f"cannot connect to {host}:{exc.port}: {_one_line(exc.os_error)}"[:MAX_DETAIL]
+
+
+def _one_line(exc: BaseException) -> str:
     return " ".join(str(exc).split())[:MAX_DETAIL]
