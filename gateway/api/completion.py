@@ -123,6 +123,8 @@ async def _tell(call: Call, settlement: Settlement, status: str) -> None:
     record = await _record(call, settlement.job_id)
     if due:
         facts = _facts(settlement, record, status)
+        if status == "dead":
+            facts["see"] = f"gateway jobs get {settlement.job_id}"
         call.gateway.transitions.write(LINES[status], warning=status == "dead", **facts)
     if listening and record is not None:
         call.gateway.registry.emit(_event(call, record, settlement, status))

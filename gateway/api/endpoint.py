@@ -12,7 +12,7 @@ from gateway.api.begun import Asked, Begun, carry_on, is_one_call
 from gateway.api.bodies import ClientGone, close_slowly
 from gateway.api.call import Call, Gateway
 from gateway.api.operations import ANY_METHOD, DELIVERY_METHODS, Operation
-from gateway.api.problems import Refused, problem_reply
+from gateway.api.problems import NOT_DELIVERED, UNAVAILABLE, Refused, problem_reply
 from gateway.api.protocol import ANSWER
 from gateway.api.reply import NO_CONTENT, Reply, Stream, send_reply
 from gateway.api.traces import RequestTrace
@@ -129,7 +129,7 @@ class Endpoint:
         if isinstance(error, StoreError):
             level = log.warning if isinstance(error, StoreFull) else log.error
             level("the store refused", route=self.path, error=str(error))
-            return problem_reply(error)
+            return problem_reply(error, unavailable=NOT_DELIVERED if self.path.startswith("/hooks/") else UNAVAILABLE)
         log.error("a request failed", route=self.path, exc_info=error)
         return problem_reply(Refused(500, "this should not have happened; the gateway's log says more"))
 

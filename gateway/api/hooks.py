@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import orjson
+import structlog
 
 from gateway.api.begun import Asked, Begun, carry_on
 from gateway.api.bodies import BodyLimits, check_body
@@ -23,6 +24,8 @@ from gateway.jobs import Record, Status, Submission, Submitted
 from gateway.submission import delivery_submissions
 from gateway.triggers import Match, Trigger
 from gateway.verifier import Delivery, HandshakeResponse, WebhookRequest
+
+log = structlog.get_logger(__name__)
 
 LOCAL_URL = "http://localhost"
 
@@ -171,6 +174,7 @@ async def _unrouted(call: Call, arrival: Arrival, delivery: Delivery) -> Reply:
     noted = _noted(call, arrival, delivery, "unrouted")
     await call.in_time(lambda: call.gateway.journal.write(arrival.trigger, noted))
     call.gateway.metrics.count_delivery(arrival.trigger.name, "unrouted")
+    log.info("delivery unrouted", trigger=arrival.trigger.name, kind=(delivery.event or "")[:64])
     return _taken(arrival.trigger, {"jobs": [], "duplicate": False})
 
 

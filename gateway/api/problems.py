@@ -16,9 +16,14 @@ PROBLEM = b"application/problem+json"
 _TITLES = {413: "Content Too Large", 422: "Unprocessable Content"}
 """RFC 9110's names, which differ from those of older Python versions."""
 
-_UNAVAILABLE = (
+UNAVAILABLE = (
     "Redis is away or does not answer; what was sent may or may not be queued: send it again, "
     "with an idempotency key so that it is queued once"
+)
+
+NOT_DELIVERED = (
+    "Redis is away or does not answer; the delivery may or may not be queued: send it again, under the id that it has, "
+    "and it is queued once"
 )
 
 
@@ -50,20 +55,20 @@ def problem(status: int, detail: str, faults: tuple[Fault, ...] = ()) -> dict[st
     }
 
 
-def describe(error: GatewayError) -> dict[str, Any]:
+def describe(error: GatewayError, *, unavailable: str = UNAVAILABLE) -> dict[str, Any]:
     """An error that is a client's to know, as a problem; what Redis said stays in the log."""
     if isinstance(error, RequestError):
         return problem(error.status, error.detail, error.faults)
-    return problem(503, str(error) if isinstance(error, (StoreFull, StoreShort)) else _UNAVAILABLE)
+    return problem(503, str(error) if isinstance(error, (StoreFull, StoreShort)) else unavailable)
 
 
-def problem_reply(error: GatewayError) -> Reply:
-    """The answer to a RequestError or a StoreError."""
+def problem_reply(error: GatewayError, *, unavailable: str = UNAVAILABLE) -> Reply:
+    """The answer to a RequestError or a StoreError; `unavailable` is what to do where Redis is away."""
     headers: tuple[tuple[bytes, bytes], ...] = ()
     close = False
     if isinstance(error, Refused):
         headers, close = error.headers, error.close
     elif isinstance(error, StoreError):
         headers = ((b"retry-after", str(math.ceil(error.retry_after_s)).encode()),)
-    body = describe(error)
+    body = describe(error, unavailable=unavailable)
     return Reply(body["status"], orjson.dumps(body), PROBLEM, headers, close)

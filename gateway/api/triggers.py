@@ -84,6 +84,7 @@ async def deliveries(call: Call) -> Reply:
     found = await _page(call, name, passed, rejected.removeprefix("r"), limit)
     page = found[:limit]
     after = ",".join(_last(page, rejection) or old for rejection, old in ((False, passed), (True, rejected)))
+    page.sort(key=lambda each: each[1].at_ms, reverse=True)  # some are noted later than others that came after them
     shown = [_summary(each, facts) for each, facts in page if verdict in (None, facts.verdict)]
     return json_reply({"deliveries": shown, "next_cursor": after if len(found) > limit else None})
 

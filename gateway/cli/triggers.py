@@ -120,6 +120,8 @@ def send_delivery(
     answer = _send(f"{(to or _here(settings)).rstrip('/')}/hooks/{name}", signed)
     print(f"{answer.status_code} {answer.reason_phrase}", file=sys.stderr)
     print(answer.text)
+    if answer.is_success and _has_no_jobs(answer):
+        print("accepted, but no route holds", file=sys.stderr)
     if not answer.is_success:
         raise typer.Exit(1)
 
@@ -171,6 +173,15 @@ def _send(url: str, request: WebhookRequest) -> httpx.Response:
         return httpx.post(url, content=request.body, headers=headers, timeout=SEND_S, trust_env=False)
     except httpx.TransportError as exc:
         raise StoreUnavailable(f"no gateway answers at {url}: start one, or name it with --to") from exc
+
+
+def _has_no_jobs(answer: httpx.Response) -> bool:
+    """Whether it is the gateway's own answer, and names no job; a trigger may have another one."""
+    try:
+        found = answer.json()
+    except ValueError:
+        return False
+    return isinstance(found, dict) and found.get("jobs") == []
 
 
 def _here(settings: Settings) -> str:

@@ -41,6 +41,8 @@ def _tell(transitions: Transitions, status: str, batch: Sequence[Ended], trace_o
     for running, settlement, _ in batch:
         job = running.claimed
         facts = facts_of(job) | _more(settlement, status)
+        if status == "dead":
+            facts["see"] = f"gateway jobs get {job.job_id}"
         if trace := trace_of(job):
             facts["trace_id"] = trace
         delivered = status == "succeeded" and job.target == CALLBACK_TARGET

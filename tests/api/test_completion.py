@@ -72,6 +72,7 @@ async def test_line_of_its_end_says_which_attempt_it_was(
         await api.client.post(f"/jobs/{job_id}/{way}", json=body, headers={"gateway-token": token})
     (found,) = [each for each in lines if each["event"] == line["event"]]
     delay_ms = found.pop("delay_ms", None)
+    assert found.pop("see", None) == (f"gateway jobs get {job_id}" if line["event"] == "job dead" else None)
     assert found == line | {"job_id": job_id, "target": "echo", "lane": "default", "attempt": 1}
     assert (delay_ms == 5000) == (line["event"] == "retry scheduled"), delay_ms
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from gateway.api import models
 from gateway.deliveries import MAX_BODY
@@ -72,10 +73,19 @@ async def test_verdicts_are_told_apart(api: Running) -> None:
 
 
 async def test_delivery_that_no_route_takes_is_kept_before_it_is_acknowledged(api: Running) -> None:
-    assert (await send(api, "plain", b'{"kind":"other","n":7}')).json() == {"jobs": [], "duplicate": False}
+    with capture_logs() as lines:
+        assert (await send(api, "plain", b'{"kind":"other","n":7}')).json() == {"jobs": [], "duplicate": False}
+    assert lines == [{"event": "delivery unrouted", "log_level": "info", "trigger": "plain", "kind": ""}]
     listed = (await api.client.get("/triggers/plain/deliveries")).json()["deliveries"]
     assert [each["verdict"] for each in listed] == ["unrouted"]
     assert (await show(api, "plain", listed[0]["id"]))["body"] == '{"kind":"other","n":7}'
+
+
+async def test_deliveries_are_listed_by_when_they_came_not_by_when_they_were_noted(api: Running) -> None:
+    await send(api, "plain", b'{"n":1}')  # noted a little later
+    await send(api, "plain", b'{"kind":"other"}')  # noted before it is answered
+    found = await noted(api, "plain", 2)
+    assert [each["verdict"] for each in found] == ["unrouted", "accepted"]
 
 
 async def test_replay_makes_new_jobs_of_the_bytes_that_came(api: Running) -> None:

@@ -179,6 +179,8 @@ async def test_delivery_is_503_when_redis_is_away_and_one_set_of_jobs_when_it_is
         before = await api.queued()
         own_server.kill()
         answer = await api.client.post("/hooks/github", content=body, headers=signed(body, "g-1"))
+        assert "under the id that it has" in answer.json()["detail"]
+        assert "idempotency key" not in answer.json()["detail"]
         assert answer.status_code == 503
         assert int(answer.headers["retry-after"]) >= 1
         own_server.start()

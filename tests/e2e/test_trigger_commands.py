@@ -52,6 +52,8 @@ def test_delivery_is_signed_sent_and_queued(installation: Installation) -> None:
         assert (done.returncode, done.stderr) == (0, "202 Accepted\n")
         job_id = json.loads(done.stdout)["jobs"][0]["job_id"]
         assert installation.ended(job_id)["result"] == {"ref": "main", "n": 1.0}
+    done = gateway(installation, "triggers", "test", "repo", "--file", "push.json", "--event", "star", "--to", base)
+    assert (done.returncode, done.stderr) == (0, "202 Accepted\naccepted, but no route holds\n")
     done = gateway(installation, "triggers", "test", "chat", "--file", "push.json", "--to", base)
     assert (done.returncode, done.stdout) == (os.EX_CONFIG, "")
     assert "public key" in done.stderr
