@@ -12,6 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 import typer
 
+from gateway.cli.cautions import cautions
 from gateway.cli.environment import Imports, load_settings, where_from
 from gateway.cli.printing import print_facts, print_json, print_table, printable
 from gateway.cli.writing import beginning, named, sections, toml
@@ -37,23 +38,27 @@ def check(imports: Imports = None, as_json: AsJson = False) -> None:
     make_importable(settings)
     settings = with_declared(settings)
     found = list(faults(settings))
+    warnings = [] if found else list(cautions(settings, Registry.build(msgspec.structs.replace(settings, imports=()))))
     if as_json:
         told = [{"place": fault.place, "detail": fault.detail} for fault in found]
         names = ("targets", "triggers", "schedules")
-        print_json({"well": not found, "faults": told, **{name: len(getattr(settings, name)) for name in names}})
+        print_json(
+            {
+                "well": not found,
+                "faults": told,
+                "warnings": warnings,
+                **{name: len(getattr(settings, name)) for name in names},
+            }
+        )
     else:
         for fault in found:
             print(f"gateway: {fault}", file=sys.stderr)
     if found:
         raise typer.Exit(os.EX_CONFIG)
-    if as_json:
-        return
-    counts = (
-        _count(len(settings.targets), "target"),
-        _count(len(settings.triggers), "trigger"),
-        _count(len(settings.schedules), "schedule"),
-    )
-    print(f"{settings.source}: {', '.join(counts)}, all well")
+    if not as_json:
+        for warning in warnings:
+            print(f"gateway: {settings.source}: {warning}", file=sys.stderr)
+        print(_summary(settings, len(warnings)))
 
 
 @app.command()
@@ -132,6 +137,16 @@ def _faults_of_schedules(settings: Settings, targets: dict[str, Target]) -> Iter
             make_file_schedule(name, schedule, targets=targets, lanes=settings.lanes.order)
         except ConfigError as exc:
             yield exc
+
+
+def _summary(settings: Settings, warnings: int) -> str:
+    kinds = {"target": len(settings.targets), "trigger": len(settings.triggers), "schedule": len(settings.schedules)}
+    counts = ", ".join(_count(number, kind) for kind, number in kinds.items())
+    end = _count(warnings, "warning") if warnings else "all well"
+    if (settings.directory / settings.source).exists():
+        return f"{settings.source}: {counts}, {end}"
+    what = f"{counts}, {end}" if any(kinds.values()) else "defaults only"
+    return f"no {settings.source} in {settings.directory}: {what}; `gateway config init` writes one"
 
 
 def _count(number: int, what: str) -> str:

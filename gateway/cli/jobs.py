@@ -9,6 +9,7 @@ import msgspec
 import typer
 
 from gateway.cli.following import follow_all, follow_job
+from gateway.cli.naming import warn_of_unknown_target
 from gateway.cli.printing import print_facts, print_json, print_table
 from gateway.cli.reading import options_of, read_jobs, read_json, read_seconds
 from gateway.cli.session import Session, speaks
@@ -96,7 +97,16 @@ def list_(
 ) -> None:
     """Lists jobs: running ones first, then those that wait in the order in which they run, then the rest."""
     wanted = options_of(status=status and status.value, target=target, lane=lane, tag=tag)
-    session.list(calls.list_jobs(min(limit, 100), **wanted), limit, print_jobs)
+
+    def text(found: list[JobSummary], more: bool) -> None:
+        if found:
+            print_jobs(found, more)
+            return
+        print("none")
+        if target is not None:
+            warn_of_unknown_target(target, session.run)
+
+    session.list(calls.list_jobs(min(limit, 100), **wanted), limit, text)
 
 
 @app.command()

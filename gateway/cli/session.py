@@ -15,11 +15,12 @@ import msgspec
 import typer
 from typer.models import ArgumentInfo
 
+from gateway.cli.naming import mended
 from gateway.cli.printing import print_bytes, print_json
 from gateway.cli.wording import worded
 from gateway.client import AsyncGateway
 from gateway.client.call import Call, Listing
-from gateway.errors import RequestError
+from gateway.errors import NotFound, RequestError
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -117,8 +118,11 @@ def speaks(work: Callable[Concatenate[Session, P], None]) -> Callable[..., None]
     ]
 
     def command(*args: Any, gateway_url: str | None, api_key: str | None, as_json: bool, **options: Any) -> None:
+        session = Session(gateway_url or None, api_key or None, as_json)
         try:
-            work(Session(gateway_url or None, api_key or None, as_json), *args, **options)
+            work(session, *args, **options)
+        except NotFound as error:
+            raise mended(error, session.run) from error
         except RequestError as error:
             raise worded(error, typed) from error
 

@@ -20,7 +20,7 @@ from gateway.client.calls import triggers as calls
 from gateway.errors import ConfigError, NotFound, StoreUnavailable
 from gateway.registry import Registry
 from gateway.schemes import looks_like_form
-from gateway.settings import Settings, read_trigger
+from gateway.settings import Settings, mend_name, read_trigger
 from gateway.store.triggers import StoredTrigger, find_trigger, list_triggers
 from gateway.triggers import Trigger
 from gateway.verifier import WebhookRequest
@@ -130,7 +130,7 @@ def hook_url(name: str) -> None:
     """Prints the URL to paste into the provider's form."""
     settings = load_settings()
     if name not in settings.triggers and name not in _registered(settings):
-        raise NotFound(f"no trigger named {name!r}; known: {', '.join(sorted(settings.triggers)) or 'none'}")
+        raise NotFound(f"no trigger named {name!r}; {mend_name(name, sorted(settings.triggers))}")
     base = settings.gateway.public_url
     if base is None:
         print("gateway: public_url of [gateway] is not set, so this is what only this machine reaches", file=sys.stderr)
@@ -155,7 +155,7 @@ def _find(settings: Settings, name: str) -> Trigger:
         return registry.triggers[name]
     stored = with_store(lambda store: find_trigger(store, name), settings)
     if stored is None:
-        raise NotFound(f"no trigger named {name!r}; known: {', '.join(sorted(registry.triggers)) or 'none'}")
+        raise NotFound(f"no trigger named {name!r}; {mend_name(name, sorted(registry.triggers))}")
     return registry.make_trigger(name, read_trigger(name, stored.table(), ""))
 
 

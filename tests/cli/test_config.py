@@ -16,7 +16,14 @@ from tests.e2e.installation import Installation
 def test_beginning_runs_as_it_is_and_names_every_default(bare: Shell) -> None:
     assert bare.json("config", "init") == {"written": "gateway.toml"}
     file = bare.folder / "gateway.toml"
-    assert bare.json("config", "check") == {"well": True, "faults": [], "targets": 1, "triggers": 0, "schedules": 0}
+    assert bare.json("config", "check") == {
+        "well": True,
+        "faults": [],
+        "warnings": [],
+        "targets": 1,
+        "triggers": 0,
+        "schedules": 0,
+    }
     head, _, rest = file.read_text().partition("[gateway]")
     lines = re.sub(r"^# (?!\w+ =$)", "", rest, flags=re.MULTILINE)
     assert lines != rest
@@ -54,6 +61,27 @@ def test_faults_are_told_with_their_places(bare: Shell) -> None:
         "gateway.toml: targets.a.executor",
         "gateway.toml: targets.b",
     ]
+
+
+def test_folder_without_a_file_is_told_how_to_get_one(bare: Shell) -> None:
+    said = bare.text("config", "check")
+    assert said == f"no gateway.toml in {bare.folder}: defaults only; `gateway config init` writes one\n"
+
+
+def test_what_will_fail_for_certain_is_warned_of(bare: Shell) -> None:
+    target = '[targets.{}]\nexecutor = "http"\nurl = "http://{}/"\n'
+    trigger = '[triggers.sms]\nverifier = "twilio"\nsecrets = ["t"]\nroutes = [{ target = "near" }]\n'
+    hosts = {"near": "127.0.0.1:8081", "open": "10.1.2.3", "six": "[::1]", "named": "shop.example", "far": "8.8.8.8"}
+    tables = "".join(target.format(*each) for each in hosts.items())
+    (bare.folder / "gateway.toml").write_text(f'[egress]\nallow = ["10.1.0.0/16"]\n{trigger}{tables}')
+    found = bare.json("config", "check")
+    assert found["well"]
+    assert [each.partition(":")[0] for each in found["warnings"]] == ["triggers.sms", "targets.near", "targets.six"]
+    assert "set public_url in [gateway]" in found["warnings"][0]
+    assert 'add "127.0.0.1/32" to [egress] allow' in found["warnings"][1]
+    done = bare.run("config", "check")
+    assert (done.code, done.stdout) == (0, "gateway.toml: 5 targets, 1 trigger, 0 schedules, 3 warnings\n")
+    assert done.stderr.count("gateway: gateway.toml: ") == 3
 
 
 def test_what_is_in_force_is_shown_with_where_it_comes_from_and_no_secret(tmp_path: Path) -> None:

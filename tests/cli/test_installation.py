@@ -20,7 +20,11 @@ def test_targets_are_listed_paused_and_resumed(shell: Shell) -> None:
     assert "paused    yes" in shell.text("targets", "show", "work")
     assert not shell.json("targets", "resume", "work")["paused"]
     assert "disabled_at" not in shell.json("targets", "enable", "work", "--replay", "--rate", "50/s")
-    assert "no target named" in shell.refused("targets", "pause", "none", code=1)
+    said = shell.refused("targets", "show", "helt", code=1)
+    assert said.startswith("gateway: no target named 'helt'; did you mean \"held\"? known: ")
+    done = shell.run("jobs", "list", "--target", "helt")
+    assert (done.code, done.stdout) == (0, "none\n")
+    assert "no target named 'helt'; did you mean \"held\"?" in done.stderr
 
 
 def test_lanes_are_listed_paused_and_resumed(shell: Shell) -> None:
@@ -47,7 +51,8 @@ def test_schedule_lives_from_put_to_delete(shell: Shell) -> None:
     shell.json("jobs", "cancel", job_id)
     assert shell.json("schedules", "pause", "hourly")["paused"]
     assert shell.json("schedules", "delete", "hourly") == {"deleted": "hourly"}
-    assert "no schedule" in shell.refused("schedules", "show", "hourly", code=1)
+    said = shell.refused("schedules", "show", "nightli", code=1)
+    assert said == "gateway: no schedule named 'nightli'; did you mean \"nightly\"? known: nightly\n"
     assert "gateway.toml" in shell.refused("schedules", "delete", "nightly", code=1)
 
 
@@ -133,5 +138,6 @@ def test_trigger_is_registered_and_its_deliveries_are_seen(shell: Shell, install
     again = shell.json("triggers", "replay", "till", found[0]["id"])
     for job in (*found[0]["jobs"], *again["jobs"]):
         shell.run("jobs", "cancel", job["job_id"])
+    assert "named 'tills'; did you mean \"till\"?" in shell.refused("triggers", "show", "tills", code=1)
     assert shell.json("triggers", "delete", "till") == {"deleted": "till"}
     assert "no trigger named" in shell.refused("triggers", "show", "till", code=1)

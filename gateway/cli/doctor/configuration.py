@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 
+from gateway.cli.cautions import cautions
 from gateway.cli.config import faults
 from gateway.cli.doctor.finding import Finding, Patient
 from gateway.registry import Registry
@@ -11,8 +12,8 @@ from gateway.settings import Settings
 
 
 async def check_configuration(patient: Patient) -> AsyncIterator[Finding]:
-    """Every fault of a target, trigger or schedule, as `gateway config check` finds them, and what keeps a trigger's
-    deliveries from verifying."""
+    """Every fault of a target, trigger or schedule, as `gateway config check` finds them, and what
+    will fail for certain."""
     for finding in look_at_configuration(patient.settings):
         yield finding
 
@@ -24,9 +25,8 @@ def look_at_configuration(settings: Settings) -> Iterator[Finding]:
         well = False
         yield Finding("fault", str(fault))
     if well:
-        for name, trigger in Registry.build(settings).triggers.items():
-            if warning := trigger.warning(settings.gateway.public_url):
-                yield Finding("warning", f"triggers.{name}: {warning}")
+        for caution in cautions(settings, Registry.build(settings)):
+            yield Finding("warning", caution)
         yield Finding(
             "ok", f"{settings.source}: targets, triggers and schedules are right ({len(settings.targets)} targets)"
         )
