@@ -115,6 +115,7 @@ def test_every_key_can_be_set_by_its_variable(tmp_path: Path) -> None:
         "trusted_proxies": "10.0.0.0/8",
         "previous_signing_keys": SigningKey.generate().reveal(),
         "url_jobs": "true",
+        "max_arriving": "1048576",
         "namespace": "other",
         "durability": "replica",
         "log_format": "json",

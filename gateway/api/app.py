@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 import gateway as package
 from gateway.api.auth import Authoriser
+from gateway.api.bodies import Arriving
 from gateway.api.call import Call, Gateway
 from gateway.api.endpoint import Endpoint
 from gateway.api.front import Front
@@ -85,6 +86,7 @@ def create_app(
         triggers=Triggers(registry, store),
         meters=Meters(),
         journal=Journal(store),
+        arriving=Arriving(settings.gateway.max_arriving),
         lag=lag,
         vitals=vitals,
         transitions=Transitions(wanted=settings.gateway.logs_transitions),

@@ -20,6 +20,11 @@ MIN_BYTES_PER_S = 16384
 
 LINGER_S = 1.0
 
+SMALL_BYTES = 64 * 1024
+"""Of each body: taken in always, so that large bodies which are held back keep no small one out."""
+
+RETRY_AFTER_S = 5
+
 WHOLE = "gateway.whole"
 """In a request's scope, and true: all of its body is there, so that reading it waits for nothing."""
 
@@ -35,38 +40,79 @@ class BodyLimits(msgspec.Struct, frozen=True):
     timeout_s: float
 
 
-async def read_body(receive: Receive, headers: Headers, limits: BodyLimits, *, whole: bool = False) -> bytes:
-    """The whole body. Raises Refused (408, 413, 415) without reading more than the limit, or ClientGone.
+class Arriving:
+    """What has arrived of bodies that are not whole yet: in memory, for as long as their clients take."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self.bytes = 0
+
+    def grow(self, before: int, size: int) -> None:
+        """A body that had so many bytes `before` has `size` now; raises Refused (503) if that is too much in all.
+
+        One that arrives alone is never too much.
+        """
+        more = counted(size) - counted(before)
+        if more and self.bytes + more > self._most_bytes and self.bytes > counted(before):
+            raise Refused(
+                503,
+                f"bodies of {self._most_bytes} bytes in all are arriving here; try again later",
+                headers=((b"retry-after", b"%d" % RETRY_AFTER_S),),
+                close=True,
+            )
+        self.bytes += more
+
+    def end(self, size: int) -> None:
+        """A body of so many bytes is whole, or given up."""
+        self.bytes -= counted(size)
+
+
+def counted(size: int) -> int:
+    """How many bytes of a body count as arriving."""
+    return max(0, size - SMALL_BYTES)
+
+
+async def read_body(
+    receive: Receive, headers: Headers, limits: BodyLimits, *, arriving: Arriving, whole: bool = False
+) -> bytes:
+    """The whole body. Raises Refused (408, 413, 415, 503) without reading more than the limit, or ClientGone.
 
     One that is there as a `whole` already needs no clock.
     """
     declared = headers.one(b"content-length") or b""
     check_body(headers, limits, int(declared) if declared.isdigit() else 0)
     if whole:
-        return await _read_chunks(receive, limits, None)
+        return await _read_chunks(receive, limits, arriving, None)
     try:
         async with asyncio.timeout(limits.timeout_s) as deadline:
-            return await _read_chunks(receive, limits, deadline)
+            return await _read_chunks(receive, limits, arriving, deadline)
     except TimeoutError as exc:
         raise Refused(408, "the body stopped arriving, or arrives too slowly", close=True) from exc
 
 
-async def _read_chunks(receive: Receive, limits: BodyLimits, deadline: asyncio.Timeout | None) -> bytes:
+async def _read_chunks(
+    receive: Receive, limits: BodyLimits, arriving: Arriving, deadline: asyncio.Timeout | None
+) -> bytes:
     first_deadline = deadline.when() or 0.0 if deadline else 0.0
     chunks: list[bytes] = []
     size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGone
-        chunk = message.get("body", b"")
-        size += len(chunk)
-        check_size(size, limits)
-        chunks.append(chunk)
-        if not message.get("more_body", False):
-            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-        if deadline:
-            deadline.reschedule(first_deadline + size / MIN_BYTES_PER_S)
+    try:
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            chunk = message.get("body", b"")
+            check_size(size + len(chunk), limits)
+            if message.get("more_body", False):
+                arriving.grow(size, size + len(chunk))
+                size += len(chunk)
+                chunks.append(chunk)
+            else:
+                return b"".join((*chunks, chunk)) if chunks else bytes(chunk)
+            if deadline:
+                deadline.reschedule(first_deadline + size / MIN_BYTES_PER_S)
+    finally:
+        arriving.end(size)
 
 
 def check_encoding(headers: Headers) -> None:

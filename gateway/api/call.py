@@ -11,7 +11,7 @@ from starlette.types import Receive
 from starlette.types import Scope as AsgiScope
 
 from gateway.api.auth import ANYONE, Authoriser, Client
-from gateway.api.bodies import WHOLE, BodyLimits, read_body
+from gateway.api.bodies import WHOLE, Arriving, BodyLimits, read_body
 from gateway.api.gate import StoreGate, in_time
 from gateway.api.headers import Headers
 from gateway.api.journal import Journal
@@ -58,6 +58,7 @@ class Gateway:
     triggers: Triggers
     meters: Meters
     journal: Journal
+    arriving: Arriving
     lag: LoopLag
     vitals: Vitals
     transitions: Transitions
@@ -95,7 +96,13 @@ class Call:
 
     async def body(self, limits: BodyLimits | None = None) -> bytes:
         """The whole body, within the configured limits where none are given."""
-        return await read_body(self.receive, self.headers, limits or self.limits, whole=self.scope.get(WHOLE, False))
+        return await read_body(
+            self.receive,
+            self.headers,
+            limits or self.limits,
+            arriving=self.gateway.arriving,
+            whole=self.scope.get(WHOLE, False),
+        )
 
     @property
     def until_s(self) -> float:

@@ -58,6 +58,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     drain: Duration = Duration(25)
     idempotency_window: Duration = Duration(86400)
     max_body: Annotated[int, Meta(ge=1024, le=64 * _MIB)] = _MIB
+    max_arriving: Annotated[int, Meta(ge=_MIB, le=64 * 1024 * _MIB)] = 256 * _MIB
     max_headers: Annotated[int, Meta(ge=8, le=1000)] = 128
     max_header_bytes: Annotated[int, Meta(ge=1024, le=_MIB)] = 65536
     body_timeout: Duration = Duration(10)

@@ -11,6 +11,7 @@ import pytest
 
 from tests.api.running import Running, running, settings_for
 from tests.servers import Server
+from tests.waiting import until
 
 HEAD = b"POST /jobs HTTP/1.1\r\nHost: localhost\r\n"
 JOB = b'{"target":"echo"}'
@@ -110,6 +111,59 @@ async def test_body_that_trickles_is_408_though_it_never_stalls(
             await asyncio.wait([answer], timeout=0.05)
         assert (await answer)[0] == 408
         connection.writer.close()
+
+
+async def test_bodies_that_are_held_back_are_503_above_a_bound_and_small_ones_still_taken_in(
+    valkey_server: Server, namespace: str, tmp_path: Path
+) -> None:
+    environ = {"GATEWAY_GATEWAY_MAX_ARRIVING": str(1 << 20), "GATEWAY_GATEWAY_MAX_BODY": str(2 << 20)}
+    large = b'{"target":"echo","payload":"' + b"x" * (1 << 20)
+    head = HEAD + b"Content-Length: %d\r\n\r\n" % (len(large) + 2)
+    async with running(settings_for(tmp_path, valkey_server.url, namespace, **environ)) as api:
+        first = await Connection.open(api)
+        await first.send(head + large)  # alone it may be larger than the bound
+        await arrived(api)
+        for _ in range(2):  # what was refused counts no more
+            second = await Connection.open(api)
+            await second.send(head + large)
+            status, headers, _ = await second.answer()
+            assert (status, headers["retry-after"], headers["connection"]) == (503, "5", "close")
+            second.writer.close()
+        assert (await api.client.post("/jobs", content=JOB)).status_code == 202
+        await first.send(b'"}')
+        assert (await first.answer())[0] == 202
+        first.writer.close()
+        left = await Connection.open(api)
+        await left.send(head + large)
+        await arrived(api)
+        left.writer.transport.abort()
+
+        async def taken_in() -> bool:
+            third = await Connection.open(api)
+            await third.send(head + large)
+            await third.send(b'"}')
+            status = (await third.answer())[0]
+            third.writer.close()
+            return status == 202
+
+        await until(taken_in)
+
+
+def on_its_way(api: Running) -> bool:
+    """Whether there is anything that was sent to the gateway, or by it, and is not read yet."""
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    here = [line for line in lines if f":{api.port:04X}" in line[1] + line[2] and line[3] == "01"]
+    return any(line[4] != "00000000:00000000" for line in here)
+
+
+async def arrived(api: Running) -> None:
+    """Returns once the gateway has read all that was sent to it."""
+
+    async def all_read() -> bool:
+        return not on_its_way(api)
+
+    await until(all_read)
+    await api.client.get("/livez")
 
 
 async def test_client_that_leaves_amid_its_body_queues_nothing(api: Running) -> None:
