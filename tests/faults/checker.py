@@ -52,6 +52,10 @@ class Facts:
             self.breaches.append(f"{invariant}: {detail}"[:600])
 
 
+AUDITS = 5
+"""An audit takes several looks, and retention may take jobs away between them: what is truly wrong stays so."""
+
+
 def check(stage: Stage, *, lost_most: int = 0, forked: bool = False, timeout_s: float = QUIET_S) -> Facts:
     """Waits until all work is done, and checks everything.
 
@@ -190,10 +194,12 @@ async def _check_store(store: Store, facts: Facts) -> None:
     damage = [each.sentence async for each in find_damage(store)]
     if damage:
         facts.breach("I6", f"the doctor finds {len(damage)} things: {damage[:3]}")
-    try:
-        await audit(Site(store, Clock(store, 0), 0))
-    except AssertionError as error:
-        facts.breach("I6", f"{error!r} at {traceback.extract_tb(error.__traceback__)[-1].line}")
+    for left in reversed(range(AUDITS)):
+        try:
+            return await audit(Site(store, Clock(store, 0), 0))
+        except AssertionError as error:
+            if not left:
+                facts.breach("I6", f"{error!r} at {traceback.extract_tb(error.__traceback__)[-1].line}")
 
 
 def check_end(stage: Stage, facts: Facts) -> None:
