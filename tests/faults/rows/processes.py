@@ -145,7 +145,7 @@ def herd(stage: Stage) -> Injected:
         load.acknowledged += ids
     until_sync(lambda: datetime.now(UTC) > due, timeout_s=60)
     began_s = time.monotonic()
-    stage.await_ends(HERD, timeout_s=120)
+    until_sync(lambda: len(stage.history().of("end")) >= HERD, timeout_s=120, every_s=0.1)
     took_s = time.monotonic() - began_s
     with load:
         until_sync(lambda: len(stage.history().of("start")) > HERD + 2 * HERD_SLOTS, timeout_s=60, every_s=0.1)
