@@ -28,7 +28,7 @@ from tests.servers import Server
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "scaling.md"
 CGROUPS = Path("/sys/fs/cgroup/cpu")
-PERIOD_US = 10_000
+PERIOD_US = 100_000
 PARTITIONS = 12
 BATCH = 100
 PAYLOAD = b'{"n":"' + b"x" * 192 + b'"}'
