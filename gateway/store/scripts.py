@@ -121,14 +121,14 @@ async def run(client: Client, name: str, prefix: str, args: Sequence[Arg]) -> An
             if not (it.is_function and takes_functions(client)):
                 break
             try:
-                return await client.call(*_command(client, it), 1, prefix, *args)
+                return await client.call("FCALL", it.function, 1, prefix, *args)
             except ResponseError as error:
                 if takes_none(error):
                     refused(client, error)
                 elif not is_unknown(error):
                     raise
-            if attempt == 0:
-                await load(client, prefix, it.family, it.library)
+                elif attempt == 0:
+                    await load(client, prefix, it.family, it.library)
         try:
             return await client.call("EVALSHA", it.sha, 1, prefix, *args)
         except NoScriptError:

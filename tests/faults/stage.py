@@ -160,11 +160,6 @@ class Stage:
         goal = self.acked + count
         until_sync(lambda: self.acked >= goal, timeout_s=timeout_s)
 
-    def await_ends(self, count: int, *, timeout_s: float = 30.0) -> None:
-        """Returns once so many more runs have ended."""
-        goal = len(self.history().of("end")) + count
-        until_sync(lambda: len(self.history().of("end")) >= goal, timeout_s=timeout_s, every_s=0.1)
-
     @property
     def acked(self) -> int:
         return sum(len(load.acknowledged) for load in self.loads)
