@@ -37,8 +37,6 @@ STRANGERS = (("gateway.api", "gateway.dispatch"),)
 
 ENVIRONMENT = {
     "gateway.cli.environment": "the commands' entry hands the environment to settings",
-    "gateway.cli.serve": "the command's entry hands it to the supervisor's handshake",
-    "gateway.cli.dispatch": "the command's entry hands it to the supervisor's handshake",
     "gateway.cli.demo.installation": "starts a gateway of its own, without the user's settings",
     "gateway.api.server": "the entry of worker processes and foreign ASGI servers",
     "gateway.supervisor": "children inherit it, and learn whose they are",

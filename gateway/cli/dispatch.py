@@ -10,22 +10,18 @@ from typing import Annotated
 import typer
 import uvloop
 
-from gateway.cli.environment import Imports, load_process_settings, redis_url, tell_redis, with_redis
+from gateway.cli.environment import Imports, open_process, redis_url
 from gateway.dispatch.process import run_dispatcher
 from gateway.settings import Settings
 from gateway.settings.environment import REDIS_URL, full_name
-from gateway.supervisor import Child, Supervisor, follow_supervisor, kill_children
+from gateway.supervisor import Child, Supervisor, kill_children
 
 Processes = Annotated[int, typer.Option(min=1, max=256, help="Dispatcher processes, restarted if they end.")]
 
 
 def dispatch(processes: Processes = 1, imports: Imports = None) -> None:
     """The working side: claims jobs and runs them. TERM drains; a second one stops at once."""
-    supervised = follow_supervisor(os.environ)
-    loaded = load_process_settings(imports)
-    settings = with_redis(loaded)
-    if not supervised:  # else its supervisor has said it
-        tell_redis(loaded)
+    settings = open_process(imports)
     if processes > 1:
         raise typer.Exit(asyncio.run(Supervisor(dispatchers(settings, redis_url(settings), processes)).run()))
     uvloop.run(run_dispatcher(settings, redis_url=redis_url(settings)))

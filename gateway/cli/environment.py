@@ -23,6 +23,7 @@ from gateway.settings.environment import IMPORTS, redis_variable
 from gateway.settings.origins import origins
 from gateway.store import Store
 from gateway.store.embedded import DATA_DIR, find
+from gateway.supervisor import follow_supervisor
 
 log = structlog.get_logger(__name__)
 
@@ -50,6 +51,17 @@ def load_process_settings(imports: Sequence[str] | None = None) -> Settings:
     settings = _load(imports)
     configure_logging(settings.gateway)
     return settings
+
+
+def open_process(imports: Sequence[str] | None) -> Settings:
+    """The settings of a process that may be a supervisor's child, with a Redis, which its log names unless the
+    supervisor's has."""
+    supervised = follow_supervisor(os.environ)
+    settings = load_process_settings(imports)
+    with_one = with_redis(settings)
+    if not supervised:
+        tell_redis(settings)
+    return with_one
 
 
 def _load(imports: Sequence[str] | None) -> Settings:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import typer
 
 from gateway.api.server import serve as serve_api
-from gateway.cli.environment import Imports, load_process_settings, tell_redis, with_redis
-from gateway.supervisor import follow_supervisor
+from gateway.cli.environment import Imports, open_process
 
 Host = Annotated[str | None, typer.Option(help="The address to listen on; default: gateway.host, 127.0.0.1.")]
 Port = Annotated[
@@ -21,11 +19,7 @@ Workers = Annotated[int, typer.Option(min=1, max=256, help="Gateway processes th
 
 def serve(host: Host = None, port: Port = None, workers: Workers = 1, imports: Imports = None) -> None:
     """The HTTP side: takes jobs and webhooks in."""
-    supervised = follow_supervisor(os.environ)
-    loaded = load_process_settings(imports)
-    settings = with_redis(loaded)
-    if not supervised:  # else its supervisor has said it
-        tell_redis(loaded)
+    settings = open_process(imports)
     gateway = settings.gateway
     raise typer.Exit(
         serve_api(settings, host=host or gateway.host, port=gateway.port if port is None else port, workers=workers)
