@@ -27,6 +27,7 @@ PARTS = {
     **dict.fromkeys(("list", "list_queued", "replay_some"), ("places",)),
     **dict.fromkeys(("lookup", "targets"), ("reasons",)),
     **dict.fromkeys(("flow_control",), ("breaker",)),
+    "claim": ("due", "taking", "turns"),
     "settle": ("breaker", "retries"),
     "reap": ("retries",),
     **dict.fromkeys(("probe", "beat"), ("standing",)),

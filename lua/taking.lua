@@ -1,0 +1,103 @@
+-- Prepended to the claim, after the endings: how a job is taken.
+
+local nonce
+local suspects_left  -- how many suspects may still be taken
+local taken, taken_n -- the reply, and of how many jobs
+local leases, ids    -- of the jobs taken
+local bodies         -- id -> body, false if there is no such job
+local news           -- has there come something to claim where the walk may have been already?
+local STARTED, FRESH, DEADLINE
+
+local LINE = '^(%a+)|([^|]*)|(%d+)|%d*|(%d*)|(%d*)|(.*)$'
+
+local function begin_taking(lease_ms)
+  taken, taken_n, leases, ids, bodies = { -1, 0, now_ms }, 0, {}, {}, {}
+  news = false
+  STARTED = '|' .. NOW .. '|'
+  FRESH = 'running|1:' .. nonce .. '|1' .. STARTED .. '||' -- the line of a first attempt, up to its facts
+  DEADLINE = text(now_ms + lease_ms)
+end
+
+local function reply(id, own, body)
+  local at = 3 * taken_n + 3
+  taken[at + 1], taken[at + 2], taken[at + 3] = id, own, body
+  taken_n = taken_n + 1
+end
+
+-- Reads all that taking these jobs needs.
+local function read_jobs(ids)
+  read_lines(ids)
+  local keys = {}
+  for i = 1, #ids do keys[i] = P .. 'b:' .. ids[i] end
+  for first = 1, #ids, CHUNK do
+    local last = math.min(first + CHUNK - 1, #ids)
+    local found = call('MGET', unpack(keys, first, last))
+    for i = first, last do bodies[ids[i]] = found[i - first + 1] end
+  end
+end
+
+-- Moves a plain job whose target has gained flows since it came into its flow, if that is what it is.
+local function move(id)
+  local job = load(id)
+  if not job or not target_node(job.target) then return false end
+  waiting(job.lane, job.target, -1)
+  make_ready(id, job.lane, job.target, job.key, job.rank, has_flag(job, 's'))
+  news = true
+  return true
+end
+
+-- What keeps a job with flags from being taken: 'suspect' (not now), 'gone' (expired); nil if nothing does.
+local function take_rare(id, lane, target, flags)
+  local suspect = find(flags, 's', 1, true)
+  if suspect and suspects_left <= 0 then return 'suspect' end
+  if find(flags, 'x', 1, true) then
+    local job = load(id)
+    if tonumber(job.expires) <= now_ms then
+      waiting(lane, target, -1)
+      finish(id, job, 'dead', 'expired', '', '{"type":"expired","message":"not started before it expired"}')
+      news = news or job.callback ~= '' -- it may have a callback
+      return 'gone'
+    end
+  end
+  if suspect then suspects_left = 0 end
+end
+
+-- Starts a job: 'taken', 'gone' (expired, or no record), 'moved' (into its flow), or 'suspect' (not now). `k`: the flow
+-- it comes from.
+local function take(id, lane, k)
+  local body = bodies[id]
+  if body == nil then
+    body = call('GET', P .. 'b:' .. id)
+    bodies[id] = body
+  end
+  if not body then return 'gone' end
+  local line = line_of(id)
+  local attempt, previous, updated, facts = 1, '', '', nil
+  if line then
+    local _, _, before, previous_ms, updated_ms, own = match(line, LINE)
+    attempt, previous, updated, facts = tonumber(before) + 1, previous_ms, updated_ms, own
+  end
+  local flags, target = match(facts or body, '^(%a*)|([^|]*)')
+  if not k and target_node(target) and (not find(flags, 's', 1, true) or suspects_left > 0) and move(id) then
+    return 'moved'
+  end
+  if flags ~= '' then
+    local verdict = take_rare(id, lane, target, flags)
+    if verdict then return verdict end
+  end
+  waiting(lane, target, -1)
+  local start = line and 'running|' .. attempt .. ':' .. nonce .. '|' .. attempt .. STARTED .. previous .. '|' .. updated .. '|'
+    or FRESH
+  write_line(id, start .. (facts or sub(body, 1, find(body, '\n', 1, true) - 1)))
+  leases[2 * taken_n + 1] = DEADLINE
+  leases[2 * taken_n + 2] = id
+  ids[taken_n + 1] = id
+  reply(id, line and attempt .. '|' .. previous .. '|' .. updated .. '|' .. facts or '', body)
+  if followed then tell('started', id, lane, target, attempt) end
+  if k then
+    spend(k.target, k)
+    -- half open: this is the one that tries
+    if k.target.breaker > 0 and k.target.open_until > 0 then call('HSET', P .. 'fb:' .. target, 'probe', id) end
+  end
+  return 'taken'
+end
