@@ -1,6 +1,6 @@
 -- Prepended to every script: begin() with the clock, the keyspace, and the few steps that several transitions share.
--- After it come records.lua (what is kept of a job), flows.lua (limits and fair turns), endings.lua (how a job ends) and
--- intake.lua (how it comes in).
+-- After it come records.lua (what is kept of a job), limits.lua (what may run), flows.lua (where jobs with limits wait),
+-- endings.lua (how a job ends), and what only a few scripts share.
 --
 -- What a script has defined may be called again and again (gateway/store/scripts.py), so what belongs to one call alone is
 -- set in begin(), or anew by what at_begin() is given.
@@ -11,7 +11,7 @@
 --   j:<id>        HASH    what few jobs have: stalls cancel reason replay callback_id progress parked
 --   r:<id>        STRING  result, JSON        e:<id> STRING the attempt log, a JSON object a line
 --   lane:<lane>   ZSET    pending ids by rank; the reference `!` at the rank of the lane's first suspect; a reference
---                         `~<target>` for each target with flows (flows.lua has their keys)
+--                         `~<target>` for each target with flows (limits.lua and flows.lua have their keys)
 --   suspect:<lane> ZSET   pending suspects by rank: a dispatcher runs at most one of them at a time
 --   due           ZSET    scheduled and retrying ids, and timers of flows, by due time in us
 --   leases        ZSET    running ids by lease deadline in ms

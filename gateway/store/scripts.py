@@ -19,7 +19,7 @@ from gateway.store.refusals import is_unknown, store_error, takes_none
 
 Arg = str | bytes | int
 
-PRELUDE = ("prelude", "records", "flows", "endings")
+PRELUDE = ("prelude", "records", "limits", "flows", "endings")
 """What every script begins with, in this order."""
 
 PARTS = {

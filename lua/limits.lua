@@ -1,0 +1,212 @@
+-- Prepended after the records: limits, of targets and of their keys (docs: flows). What waits for them is in flows.lua.
+--
+-- A node is a target with flows, or one of its keys; the jobs without a key are those of the key ''.
+--   ft:<target>        HASH  limits and state of the target     fk:<target>:<key>  HASH  state of one key
+--   due                ZSET  holds the timers `~<target>` and `~<target>:<key>` of nodes out of tokens
+--
+-- A key is blocked while it is held (an `ordered` retry), at its concurrency, or out of tokens; a target while it is
+-- paused or disabled, its breaker is open, it is at its concurrency, or out of tokens.
+
+local TIMER_MOST = 10000000 -- us: a timer looks again at least this often, so that a changed limit is seen
+local TARGET_STATE = { 'running', 'tat', 'timer', 'turn', 'used', 'window_at', 'blocked', 'lanes', 'earlier' }
+local TARGET_LIMITS = { 'concurrency', 'interval', 'burst', 'quota', 'window', 'key_concurrency', 'key_interval',
+  'key_burst', 'key_quota', 'key_window', 'ordered', 'paused', 'open_until', 'breaker' }
+local KEY_STATE = { 'running', 'tat', 'timer', 'used', 'window_at', 'blocked', 'lanes', 'held' }
+local TEXTS = { lanes = true, held = true }
+
+local target_nodes, key_nodes
+local touched_targets, touched_keys
+local armed -- is there something new in `due`?
+at_begin(function()
+  target_nodes, key_nodes, touched_targets, touched_keys, armed = {}, {}, {}, {}, false
+end)
+
+local function read_fields(node, names, values)
+  for i = 1, #names do
+    local name = names[i]
+    local value = values[name]
+    node[name] = TEXTS[name] and (value or '') or tonumber(value or 0)
+  end
+end
+
+-- A HASH by name; nil if there is none. Most targets have no flows and most keys no record, and then it is a good deal
+-- cheaper than to ask for each field.
+local function read_hash(key)
+  local found = call('HGETALL', key)
+  if not found[1] then return nil end
+  local values = {}
+  for i = 1, #found, 2 do values[found[i]] = found[i + 1] end
+  return values
+end
+
+local function remember(node, names)
+  local was = {}
+  for i = 1, #names do was[names[i]] = node[names[i]] end
+  node.was = was
+end
+
+-- The node of a target, or false if it has no flows.
+local function target_node(name)
+  local node = target_nodes[name]
+  if node == nil then
+    local values = read_hash(P .. 'ft:' .. name)
+    node = false
+    if values and values.running then
+      node = { name = name }
+      read_fields(node, TARGET_STATE, values)
+      read_fields(node, TARGET_LIMITS, values)
+      remember(node, TARGET_STATE)
+      -- the clock of a failed-over server may lie behind the one that wrote this
+      if node.interval > 0 then node.tat = math.min(node.tat, now_us + node.burst * node.interval) end
+    end
+    target_nodes[name] = node
+  end
+  return node
+end
+
+local function key_node(target, key)
+  local path = target.name .. ':' .. key
+  local node = key_nodes[path]
+  if node == nil then
+    node = { name = key, target = target, path = path, keyless = key == '' }
+    local values = key ~= '' and read_hash(P .. 'fk:' .. path)
+    read_fields(node, KEY_STATE, values or NONE)
+    node.stored = values and true or false
+    node.expiring = node.running == 0 and node.held == '' and node.lanes == '' and node.timer == 0
+    remember(node, KEY_STATE)
+    if target.key_interval > 0 then node.tat = math.min(node.tat, now_us + target.key_burst * target.key_interval) end
+    key_nodes[path] = node
+  end
+  return node
+end
+
+local function touch_target(node) touched_targets[node.name] = node end
+local function touch_key(node) touched_keys[node.path] = node end
+
+-- When a node that is out of tokens has one again, in us; 0 if it has one now. GCRA (ITU-T I.371) for the rate,
+-- a fixed window for the quota.
+local function free_at(node, interval, burst, quota, window)
+  local at = 0
+  if interval > 0 then
+    local allowed = node.tat - (burst - 1) * interval
+    if allowed > now_us then at = allowed end
+  end
+  if quota > 0 then
+    local window_at = floor(now_us / window) * window
+    if node.window_at ~= window_at then node.window_at, node.used = window_at, 0 end
+    if node.used >= quota then at = math.max(at, window_at + window) end
+  end
+  return at
+end
+
+local function arm(node, member, at)
+  armed = true
+  node.timer = math.min(at, now_us + TIMER_MOST)
+  call('ZADD', P .. 'due', node.timer, '~' .. member)
+end
+
+-- How many jobs of a target may run at once (0: any number): one while its breaker is half open.
+local function concurrency_of(t)
+  return t.breaker > 0 and t.open_until > 0 and 1 or t.concurrency
+end
+
+-- Is the target blocked? Arms its timer where time will unblock it.
+local function target_blocked(t)
+  if t.paused > 0 or t.timer > 0 then return true end
+  local concurrency = concurrency_of(t)
+  if concurrency > 0 and t.running >= concurrency then return true end
+  local at = math.max(free_at(t, t.interval, t.burst, t.quota, t.window), t.open_until > now_us and t.open_until or 0)
+  if at == 0 then return false end
+  arm(t, t.name, at)
+  touch_target(t)
+  return true
+end
+
+local function key_blocked(k)
+  if k.keyless then return false end
+  local t = k.target
+  if k.held ~= '' or k.timer > 0 then return true end
+  local concurrency = t.ordered == 1 and 1 or t.key_concurrency
+  if concurrency > 0 and k.running >= concurrency then return true end
+  local at = free_at(k, t.key_interval, t.key_burst, t.key_quota, t.key_window)
+  if at == 0 then return false end
+  arm(k, k.path, at)
+  touch_key(k)
+  return true
+end
+
+-- A job of this target and key starts: both counts and both clocks move.
+local function spend(t, k)
+  t.running = t.running + 1
+  t.used = t.used + (t.quota > 0 and 1 or 0)
+  if t.interval > 0 then t.tat = math.max(t.tat, now_us) + t.interval end
+  touch_target(t)
+  if k.keyless then return end
+  k.running = k.running + 1
+  k.used = k.used + (t.key_quota > 0 and 1 or 0)
+  if t.key_interval > 0 then k.tat = math.max(k.tat, now_us) + t.key_interval end
+  touch_key(k)
+end
+
+-- A running job of this target and key ends or is given back. `hold`: the key waits for this id's retry.
+local function unspend(target, key, hold)
+  local t = target_node(target)
+  if not t then return end
+  t.running = math.max(0, t.running - 1)
+  touch_target(t)
+  if key == '' then return end
+  local k = key_node(t, key)
+  k.running = math.max(0, k.running - 1)
+  if hold then k.held = hold end
+  touch_key(k)
+end
+
+-- A job that its key waits for will not come back as a retry: the key goes on.
+local function unhold(target, key, id)
+  local t = key ~= '' and target_node(target)
+  if not t then return end
+  local k = key_node(t, key)
+  if k.held == id then
+    k.held = ''
+    touch_key(k)
+  end
+end
+
+-- Writes what changed of a key. A field at its default is left out of a new record: most keys have one job, and say
+-- little.
+local function write_changes(key, k)
+  local fields = {}
+  for i = 1, #KEY_STATE do
+    local name = KEY_STATE[i]
+    if k[name] ~= k.was[name] then
+      fields[#fields + 1] = name
+      fields[#fields + 1] = TEXTS[name] and k[name] or text(k[name])
+    end
+  end
+  if #fields > 0 then call('HSET', key, unpack(fields)) end
+  k.stored = k.stored or #fields > 0
+  remember(k, KEY_STATE)
+end
+
+local function write_key(k)
+  local key = P .. 'fk:' .. k.path
+  if k.running > 0 or k.held ~= '' or k.lanes ~= '' or k.timer > 0 then
+    if k.stored and k.expiring then call('PERSIST', key) end
+    k.expiring = false
+    write_changes(key, k)
+    return
+  end
+  -- idle: kept only while its clocks still say something
+  local t = k.target
+  local keep_us = t.key_interval > 0 and k.tat - now_us or 0
+  if t.key_quota > 0 then keep_us = math.max(keep_us, k.window_at + t.key_window - now_us) end
+  if keep_us > 0 then
+    write_changes(key, k)
+    call('PEXPIRE', key, math.ceil(keep_us / 1000))
+    k.expiring = true
+  elseif k.stored then
+    call('DEL', key)
+    k.stored = false
+    for i = 1, #KEY_STATE do k.was[KEY_STATE[i]] = TEXTS[KEY_STATE[i]] and '' or 0 end
+  end
+end
