@@ -14,14 +14,17 @@ from typing import Any
 
 from gateway import Delivery, Duration, Rejected, Settings, Verifier, WebhookRequest, hookimpl, schemes
 
-_FIELDS = ("timestamp", "token", "signature")
+_SIGNATURES = ("signature", "parent-signature")
+"""By the domain's account, and, where that is a subaccount, by the one over it too."""
+
+_FIELDS = ("timestamp", "token", *_SIGNATURES)
 _JSON = schemes.BodyFields((*(f"signature.{name}" for name in _FIELDS), "event-data.event"))
 _TOLERANCE = Duration(300.0)
 _MAX_TOKEN = 128
 
 
 class MailgunVerifier(Verifier[schemes.TimedConfig]):
-    """Checks JSON bodies, and forms (routes of inbound mail), which have the three fields among the others."""
+    """Checks JSON bodies, and forms (routes of inbound mail), with the signature among the other fields."""
 
     name = "mailgun"
     Config = schemes.TimedConfig
@@ -37,14 +40,15 @@ class MailgunVerifier(Verifier[schemes.TimedConfig]):
         is_form = schemes.looks_like_form(request.body)
         form = schemes.read_form(request.body) if is_form else None
         found = dict(form) if form is not None else _json_fields(request.body)
-        timestamp, token, signature = (found.get(name, "") for name in _FIELDS)
-        if not signature:
+        timestamp, token = found.get("timestamp", ""), found.get("token", "")
+        signatures = [text for name in _SIGNATURES if (text := found.get(name))]
+        if not signatures:
             raise Rejected("no_signature")
         at_s = schemes.seconds(timestamp, "seconds")
-        digest = schemes.decode_digest(signature, "hex")
-        if not 0 < len(token) <= _MAX_TOKEN or not token.isascii() or len(digest) != 32:
+        digests = [digest for text in signatures if len(digest := schemes.decode_digest(text, "hex")) == 32]
+        if not 0 < len(token) <= _MAX_TOKEN or not token.isascii() or not digests:
             raise Rejected("malformed")
-        if not self._matches(f"{timestamp}{token}".encode(), [digest]):
+        if not self._matches(f"{timestamp}{token}".encode(), digests):
             raise Rejected("mismatch")
         if not abs(now - at_s) <= self._tolerance:
             raise Rejected("timestamp")

@@ -151,4 +151,5 @@ def _parse_public_key(text: str, algorithm: Algorithm) -> Any:
 
 
 def _base64(text: str) -> bytes:
-    return binascii.a2b_base64(text, strict_mode=True)
+    """A key may be pasted in several lines."""
+    return binascii.a2b_base64("".join(text.split()), strict_mode=True)

@@ -23,7 +23,7 @@ _RFC3339 = re.compile(
 _LABEL = re.compile(r"[\x21-\x7e]+")
 _WORDS = re.compile(r"[\x21-\x7e]+( [\x21-\x7e]+)*")
 _MAX_LABEL = 256
-_URL = re.compile(r"(https?)://(\[[^\]/?#]*\]|[^/?#:]*)(:[0-9]+)?(.*)", re.DOTALL | re.ASCII)
+_URL = re.compile(r"(https?)://((?:[^/?#@]*@)?(?:\[[^\]/?#]*\]|[^/?#:@]*))(:[0-9]+)?(.*)", re.DOTALL | re.ASCII)
 _PORTS = {"http": ":80", "https": ":443"}
 _ESCAPES = re.compile(r"%(3A|2F|3F|40|21|24|27|28|29|2A|2C|3B)", re.IGNORECASE)
 """The escapes that HubSpot writes out before it signs; all others stay as they are."""
@@ -113,7 +113,9 @@ def signed_urls(form: str, url: str) -> list[str]:
     if parts is None:
         return [url]
     kind, host, port, rest = parts.groups()
-    return [f"{kind}://{host}{port or _PORTS[kind]}{rest}", f"{kind}://{host}{rest}"]
+    path, mark, query = rest.partition("?")
+    queries = dict.fromkeys((query, query.replace("%27", "'"), query.replace("'", "%27")))
+    return [f"{kind}://{host}{at}{path}{mark}{each}" for each in queries for at in (port or _PORTS[kind], "")]
 
 
 def query_value(url: str, name: str) -> str | None:
