@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import re
 from collections.abc import Collection
 from typing import Any, Literal
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote_to_bytes
 
 import msgspec
 import orjson
@@ -23,6 +24,7 @@ ContentKind = Literal["json", "form", "cloudevents"]
 MAX_EVENTS = 2000
 """Events of a batch, and items of an array: each is a job, and all of them are one call of a script."""
 
+_FORMATS = "application/cloudevents"
 _STRUCTURED = "application/cloudevents+json"
 _BATCH = "application/cloudevents-batch+json"
 
@@ -107,15 +109,26 @@ def _form(body: bytes) -> Form:
 
 def _cloud_events(request: WebhookRequest, delivery: Delivery) -> list[Content]:
     """CloudEvents 1.0 over HTTP: binary, structured and batched mode."""
-    kind = ", ".join(request.values("content-type")).partition(";")[0].strip().lower()
+    content_type = ", ".join(request.values("content-type"))
+    kind = content_type.partition(";")[0].strip().lower()
     if kind == _STRUCTURED:
         return [_structured(request.body, delivery, "")]
     if kind == _BATCH:
         return _batch(request.body, delivery)
-    if not request.values("ce-specversion"):
+    if kind.startswith(_FORMATS) or not request.values("ce-specversion"):
         raise InvalidRequest(f"no CloudEvent: send ce- headers, or {_STRUCTURED}", status=415)
-    attributes = {name: value for name, value in _headers(request).items() if name.startswith("ce-")}
+    headers = {name: value for name, value in _headers(request).items() if name.startswith("ce-")}
+    attributes = {name: _written_out(value) for name, value in headers.items()}
+    if content_type:
+        attributes["ce-datacontenttype"] = content_type
     return [_event(request.body, attributes, delivery, "")]
+
+
+def _written_out(value: str) -> str:
+    """An attribute as its header says it (HTTP binding, 3.1.3.2): without quotes around it, and percent-decoded."""
+    if len(value) > 1 and value[0] == value[-1] == '"':
+        value = re.sub(r"\\(.)", r"\1", value[1:-1])
+    return unquote_to_bytes(value.encode("latin-1")).decode(errors="replace")
 
 
 def _batch(body: bytes, delivery: Delivery) -> list[Content]:

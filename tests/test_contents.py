@@ -170,6 +170,51 @@ def test_cloudevent_is_the_same_in_every_mode() -> None:
     assert len({found.identity for found in (binary, other, changed)}) == 3
 
 
+@pytest.mark.parametrize(
+    ("sent", "subject"),
+    [
+        ("Euro%20%E2%82%AC%20%F0%9F%98%80", "Euro € 😀"),
+        ("%e2%82%ac", "€"),
+        ('"a \\"b\\" %22c%22"', 'a "b" "c"'),
+        ("50%", "50%"),
+        ("%2541", "%41"),
+        ("a+b", "a+b"),
+        ("%FF", "\ufffd"),
+        ("€".encode().decode("latin-1"), "€"),
+    ],
+)
+def test_attribute_of_a_header_is_what_a_structured_event_says(sent: str, subject: str) -> None:
+    """The first is the example of the HTTP binding, 3.1.3.2."""
+    route = {"payload": 'headers."ce-subject"'}
+    headers: dict[str, Any] = {f"ce_{name}": value for name, value in EVENT.items()} | {"ce_subject": sent}
+    binary = match(b"1", route, content="cloudevents", **headers)
+    assert [json.loads(each.payload) for each in binary] == [subject]
+    structured = event("1", subject=subject)
+    assert binary == match(structured, route, content="cloudevents", content_type=STRUCTURED)
+
+
+def test_escaped_source_and_id_name_the_same_event() -> None:
+    headers: dict[str, Any] = {f"ce_{name}": value for name, value in EVENT.items()} | {"ce_id": "%65-1"}
+    binary = match(DATA.encode(), content="cloudevents", **headers)
+    assert binary == match(event(DATA), content="cloudevents", content_type=STRUCTURED)
+
+
+def test_content_type_of_the_data_is_an_attribute_in_every_mode() -> None:
+    route = {"payload": 'headers."ce-datacontenttype"'}
+    headers: dict[str, Any] = {f"ce_{name}": value for name, value in EVENT.items()}
+    binary = match(b"1", route, content="cloudevents", content_type="application/json", **headers)
+    structured = event("1", datacontenttype="application/json")
+    assert binary == match(structured, route, content="cloudevents", content_type=STRUCTURED)
+    assert binary[0].payload == b'"application/json"'
+
+
+def test_format_that_is_not_known_is_refused_whatever_its_headers_say() -> None:
+    headers: dict[str, Any] = {f"ce_{name}": value for name, value in EVENT.items()}
+    with pytest.raises(InvalidRequest) as caught:
+        match(b"<event/>", content="cloudevents", content_type="application/cloudevents+xml", **headers)
+    assert caught.value.status == 415
+
+
 def test_events_of_a_batch_are_routed_and_known_one_by_one() -> None:
     body = (
         b"[" + b",".join(event(str(at), id=f"e-{at}", type="even" if at % 2 == 0 else "odd") for at in range(4)) + b"]"
