@@ -8,21 +8,31 @@ from __future__ import annotations
 
 import base64
 import hmac
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from email.message import Message
 from functools import lru_cache
-
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from typing import TYPE_CHECKING
 
 from gateway.errors import Rejected
+from gateway.late import Late
 from gateway.secret import Secret
+
+if TYPE_CHECKING:
+    from cryptography import exceptions
+    from cryptography.hazmat.primitives.asymmetric import ed25519
+else:  # 7 MB, and most dispatchers neither sign nor check with a key pair
+    exceptions = Late("cryptography.exceptions")
+    ed25519 = Late("cryptography.hazmat.primitives.asymmetric.ed25519")
 
 SECRET_PREFIX = "whsec_"  # noqa: S105 - the marker that precedes a secret, not one
 PRIVATE_PREFIX = "whsk_"
 PUBLIC_PREFIX = "whpk_"
+
+_SEED_BYTES = 32
+"""Of noise: what an Ed25519 private key is (RFC 8032, 5.1.5)."""
 
 MAX_HEADER = 4096
 MAX_CANDIDATES = 16
@@ -33,31 +43,41 @@ Headers = Mapping[str, str] | Message | Iterable[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """An Ed25519 key pair; neither its repr nor its str shows the private half."""
+    """An Ed25519 key pair, by its 32-byte seed; neither its repr nor its str shows that."""
 
-    private_key: Ed25519PrivateKey = field(repr=False)
+    seed: bytes = field(repr=False)
 
     @classmethod
     def generate(cls) -> SigningKey:
         """A fresh key."""
-        return cls(Ed25519PrivateKey.generate())
+        return cls(os.urandom(_SEED_BYTES))
 
     @classmethod
     def parse(cls, text: str) -> SigningKey:
         """The key written as `whsk_` and the base64 of its 32-byte seed; ValueError on anything else."""
         seed = _decoded(text.removeprefix(PRIVATE_PREFIX))
-        if not text.startswith(PRIVATE_PREFIX) or len(seed) != 32:
+        if not text.startswith(PRIVATE_PREFIX) or len(seed) != _SEED_BYTES:
             raise ValueError('not a signing key: write "whsk_" and the base64 of a 32-byte Ed25519 seed')
-        return cls(Ed25519PrivateKey.from_private_bytes(seed))
+        return cls(seed)
+
+    @property
+    def private_key(self) -> ed25519.Ed25519PrivateKey:
+        """The private half, to sign with."""
+        return _private_key(self.seed)
 
     def reveal(self) -> str:
         """The private key as `whsk_…`, to be kept as a secret."""
-        return PRIVATE_PREFIX + _encoded(self.private_key.private_bytes_raw())
+        return PRIVATE_PREFIX + _encoded(self.seed)
 
     @property
     def public(self) -> str:
         """The public key as `whpk_…`, what a receiver verifies with."""
         return PUBLIC_PREFIX + _encoded(self.private_key.public_key().public_bytes_raw())
+
+
+@lru_cache(maxsize=64)
+def _private_key(seed: bytes) -> ed25519.Ed25519PrivateKey:
+    return ed25519.Ed25519PrivateKey.from_private_bytes(seed)
 
 
 def parse_secret(secret: Secret | str) -> bytes:
@@ -76,12 +96,12 @@ def _secret_key(text: str) -> bytes:
 
 
 @lru_cache(maxsize=1024)
-def parse_public_key(text: str) -> Ed25519PublicKey:
+def parse_public_key(text: str) -> ed25519.Ed25519PublicKey:
     """The key written as `whpk_` and the base64 of its 32 bytes; ValueError on anything else."""
     key = _decoded(text.removeprefix(PUBLIC_PREFIX))
     if not text.startswith(PUBLIC_PREFIX) or len(key) != 32:
         raise ValueError('not a public key: write "whpk_" and the base64 of its 32 bytes')
-    return Ed25519PublicKey.from_public_bytes(key)
+    return ed25519.Ed25519PublicKey.from_public_bytes(key)
 
 
 def sign(
@@ -90,7 +110,7 @@ def sign(
     body: bytes,
     *,
     secrets: Sequence[Secret | str] = (),
-    private_key: Ed25519PrivateKey | Sequence[Ed25519PrivateKey] | None = None,
+    private_key: ed25519.Ed25519PrivateKey | Sequence[ed25519.Ed25519PrivateKey] | None = None,
 ) -> str:
     """The `webhook-signature` value: one `v1` for each secret, or one `v1a` for each private key if there is none.
 
@@ -99,7 +119,7 @@ def sign(
     content = f"{message_id}.{timestamp_s}.".encode() + body
     if secrets:
         return " ".join("v1," + _encoded(hmac.digest(parse_secret(secret), content, "sha256")) for secret in secrets)
-    keys = [private_key] if isinstance(private_key, Ed25519PrivateKey) else private_key
+    keys = [private_key] if isinstance(private_key, ed25519.Ed25519PrivateKey) else private_key
     if not keys:
         raise ValueError("nothing to sign with: give a whsec_ secret or a private key")
     return " ".join("v1a," + _encoded(key.sign(content)) for key in keys)
@@ -110,7 +130,7 @@ def verify(
     body: bytes,
     *,
     secrets: Sequence[Secret | str] = (),
-    public_keys: Sequence[Ed25519PublicKey | str] = (),
+    public_keys: Sequence[ed25519.Ed25519PublicKey | str] = (),
     now: float,
     tolerance_s: float = 300.0,
 ) -> None:
@@ -151,7 +171,7 @@ def _only(pairs: Sequence[tuple[str, str]], name: str) -> str:
     return value
 
 
-def _matches(candidate: str, content: bytes, macs: Sequence[bytes], keys: Sequence[Ed25519PublicKey]) -> bool:
+def _matches(candidate: str, content: bytes, macs: Sequence[bytes], keys: Sequence[ed25519.Ed25519PublicKey]) -> bool:
     version, _, encoded = candidate.partition(",")
     if version == "v1":
         signature = _signature(encoded)
@@ -162,10 +182,10 @@ def _matches(candidate: str, content: bytes, macs: Sequence[bytes], keys: Sequen
     return False
 
 
-def _is_signed(key: Ed25519PublicKey, signature: bytes, content: bytes) -> bool:
+def _is_signed(key: ed25519.Ed25519PublicKey, signature: bytes, content: bytes) -> bool:
     try:
         key.verify(signature, content)
-    except InvalidSignature:
+    except exceptions.InvalidSignature:
         return False
     return True
 

@@ -43,7 +43,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "health": Subcommand("health", "Asks the gateway and the dispatcher of this machine how they are.", "health"),
     "plugins": Subcommand("show", "Lists the plugins: where each is from, what it brings, what is wrong."),
     "demo": Subcommand("demo", "Shows it at work in a few seconds, in a temporary folder.", "demo"),
-    "bench": Subcommand("bench", "Measures this machine: figures, their spread, and ratios to a bare limit."),
+    "bench": Subcommand("bench.commands", "Measures this machine: figures, their spread, and ratios to a bare limit."),
     "version": Subcommand("show", "Prints the version.", "version"),
 }
 

@@ -16,7 +16,7 @@ from gateway.collector import calm_collector
 from gateway.dispatch.dispatcher import Dispatcher, Stop
 from gateway.dispatch.health import health_app, health_server
 from gateway.dispatch.metrics import DispatchMetrics
-from gateway.egress.client import EgressClient
+from gateway.egress.late import LateClient
 from gateway.errors import StoreUnavailable
 from gateway.jobs import CALLBACK_TARGET, URL_TARGET
 from gateway.lag import LoopLag
@@ -77,7 +77,9 @@ async def _run(settings: Settings, store: Store, stop: Stop, *, redis_url: str) 
     registry = Registry.build(settings)
     lag, vitals = LoopLag(), Vitals("dispatcher", package.__version__)
     metrics = process_registry(lag, vitals, store.client.calls)
-    async with EgressClient(settings.egress.allow) as http:
+    async with LateClient(settings.egress.allow) as http:
+        if any(target.executor.has_flow for target in registry.targets.values()):
+            await http.open()  # it calls out for certain
         tracing = open_tracing(
             settings.otel, role="dispatcher", version=package.__version__, outside=gateway.traces_from_outside
         )

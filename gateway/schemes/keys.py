@@ -6,17 +6,23 @@ import binascii
 import hashlib
 import hmac
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import load_der_public_key, load_pem_public_key
-
+from gateway.late import Late
 from gateway.schemes.scheme import Algorithm
 from gateway.secret import Secret
 from gateway.signing import PUBLIC_PREFIX
+
+if TYPE_CHECKING:
+    from cryptography import exceptions
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+else:  # 7 MB, and most triggers have secrets that both sides know
+    _PRIMITIVES = "cryptography.hazmat.primitives"
+    exceptions = Late("cryptography.exceptions")
+    hashes, serialization = Late(f"{_PRIMITIVES}.hashes"), Late(f"{_PRIMITIVES}.serialization")
+    ec, ed25519 = Late(f"{_PRIMITIVES}.asymmetric.ec"), Late(f"{_PRIMITIVES}.asymmetric.ed25519")
+    padding, rsa = Late(f"{_PRIMITIVES}.asymmetric.padding"), Late(f"{_PRIMITIVES}.asymmetric.rsa")
 
 Match = Callable[[bytes, Sequence[bytes]], bool]
 """Whether any key made any of the candidates for a message; tries all, so that time does not tell which."""
@@ -24,7 +30,7 @@ Match = Callable[[bytes, Sequence[bytes]], bool]
 _SIZES = {"sha256": 32, "sha1": 20, "sha512": 64, "plain-sha256": 32, "ed25519": 64}
 _DER_SIZES = range(8, 73)
 _RSA_SIZES = range(128, 1025)
-_KINDS = {"ed25519": Ed25519PublicKey, "ecdsa-p256": ec.EllipticCurvePublicKey, "rsa-sha256": rsa.RSAPublicKey}
+_ASYMMETRIC = frozenset({"ed25519", "ecdsa-p256", "rsa-sha256"})
 
 
 def decode_key(secret: Secret, encoding: str) -> bytes:
@@ -77,7 +83,7 @@ def matcher(secrets: Sequence[Secret], algorithm: Algorithm, encoding: str) -> M
     """
     if not secrets:
         raise ValueError("secrets needs at least one secret")
-    if algorithm in _KINDS:
+    if algorithm in _ASYMMETRIC:
         return _signature_matcher([_public_key(secret.reveal(), algorithm) for secret in secrets], algorithm)
     keys = [decode_key(secret, encoding) for secret in secrets]
     if algorithm == "plain-sha256":
@@ -87,7 +93,7 @@ def matcher(secrets: Sequence[Secret], algorithm: Algorithm, encoding: str) -> M
 
 def make_digest(secret: Secret, algorithm: Algorithm, encoding: str, *, message: bytes) -> bytes | None:
     """The signature of a message by our own secret; None where only the sender holds the key."""
-    if algorithm in _KINDS:
+    if algorithm in _ASYMMETRIC:
         return None
     key = decode_key(secret, encoding)
     if algorithm == "plain-sha256":
@@ -115,7 +121,7 @@ def _signature_matcher(keys: Sequence[Any], algorithm: Algorithm) -> Match:
     def made(key: Any, message: bytes, candidate: bytes) -> bool:
         try:
             key.verify(candidate, message, *more)
-        except InvalidSignature:
+        except exceptions.InvalidSignature:
             return False
         return True
 
@@ -132,22 +138,27 @@ def _public_key(text: str, algorithm: Algorithm) -> Any:
         raise ValueError("a secret is empty; give the sender's public key")
     try:
         key = _parse_public_key(text, algorithm)
-    except (ValueError, UnsupportedAlgorithm):
+    except (ValueError, exceptions.UnsupportedAlgorithm):
         raise ValueError(f"not a public key for {algorithm}; give it as PEM, or as the base64 of its DER") from None
-    wrong_curve = isinstance(key, ec.EllipticCurvePublicKey) and not isinstance(key.curve, ec.SECP256R1)
-    if not isinstance(key, _KINDS[algorithm]) or wrong_curve:
+    if not _is_of_kind(key, algorithm):
         raise ValueError(f"a public key is of another kind than {algorithm}")
     return key
 
 
+def _is_of_kind(key: Any, algorithm: Algorithm) -> bool:
+    if algorithm == "ecdsa-p256":
+        return isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1)
+    return isinstance(key, rsa.RSAPublicKey if algorithm == "rsa-sha256" else ed25519.Ed25519PublicKey)
+
+
 def _parse_public_key(text: str, algorithm: Algorithm) -> Any:
     if text.startswith("-----BEGIN"):
-        return load_pem_public_key(text.encode())
+        return serialization.load_pem_public_key(text.encode())
     if algorithm == "ed25519":
         raw = bytes.fromhex(text) if len(text) == 64 else _base64(text.removeprefix(PUBLIC_PREFIX))
         if len(raw) == 32:
-            return Ed25519PublicKey.from_public_bytes(raw)
-    return load_der_public_key(_base64(text))
+            return ed25519.Ed25519PublicKey.from_public_bytes(raw)
+    return serialization.load_der_public_key(_base64(text))
 
 
 def _base64(text: str) -> bytes:

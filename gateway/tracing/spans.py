@@ -1,50 +1,22 @@
-"""Spans on their way out: made whole, put into a bounded queue, sent by a thread that nobody waits for."""
+"""Spans, made whole: what one is made of, and what takes it."""
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Mapping, Sequence
-from time import monotonic
 from typing import Protocol
 
-import structlog
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import Event, ReadableSpan
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
 from opentelemetry.util.types import AttributeValue
 
 from gateway.tracing.context import TraceContext
 
-log = structlog.get_logger(__name__)
-
 Attributes = Mapping[str, AttributeValue]
 
-STOP_S = 0.15
-"""What a process that stops gives to the last spans; what is not sent by then is lost."""
-
-TELL_EVERY_S = 60.0
 LINKS_MOST = 128
 
 
-class Sink(Protocol):
-    """Where finished spans go: a span processor of the SDK."""
-
-    def on_end(self, span: ReadableSpan) -> None: ...
-
-    def shutdown(self) -> None: ...
-
-
-class Spans:
-    """Makes spans and hands them to a sink, which must not block."""
-
-    def __init__(self, sink: Sink, resource: Resource, *, version: str) -> None:
-        self._sink = sink
-        self._resource = resource
-        self._scope = InstrumentationScope("event-gateway", version)
+class Spans(Protocol):
+    """Makes spans and hands them on; never blocks."""
 
     def add(
         self,
@@ -61,56 +33,9 @@ class Spans:
         error: str = "",
     ) -> None:
         """A span that is over; times in Unix ns. `error`: what kind of thing went wrong, never what it said."""
-        facts = dict(attributes or {})
-        if error:
-            facts["error.type"] = error
-        self._sink.on_end(
-            ReadableSpan(
-                name,
-                context=span_context(own, remote=False),
-                parent=span_context(parent, remote=True) if parent else None,
-                resource=self._resource,
-                attributes=facts,
-                events=[Event(event, dict(more), at_ns) for event, at_ns, more in events],
-                links=[Link(span_context(link, remote=True)) for link in links[:LINKS_MOST]],
-                kind=kind,
-                status=Status(StatusCode.ERROR if error else StatusCode.UNSET),
-                start_time=began_ns,
-                end_time=max(began_ns, ended_ns),
-                instrumentation_scope=self._scope,
-            )
-        )
 
     def close(self) -> None:
         """Sends what is left, and returns within 0.2 s whatever becomes of it."""
-        stopping = threading.Thread(target=self._sink.shutdown, name="traces-stop", daemon=True)
-        stopping.start()
-        stopping.join(STOP_S)
-
-
-def exporting(endpoint: str) -> BatchSpanProcessor:
-    """A sink that sends to an OTLP endpoint (HTTP, protobuf), batch by batch; a full queue drops, and never waits."""
-    tell_quietly()
-    return BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint))
-
-
-def tell_quietly() -> None:
-    """Has the exporter's complaints told once a minute, in our own words: its own may quote a URL or a header."""
-    library = logging.getLogger("opentelemetry")
-    if not any(isinstance(handler, _Quiet) for handler in library.handlers):
-        library.addHandler(_Quiet())
-        library.propagate = False
-
-
-class _Quiet(logging.Handler):
-    """Turns any number of complaints into a line a minute."""
-
-    _told_s = -TELL_EVERY_S
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno >= logging.WARNING and monotonic() - self._told_s >= TELL_EVERY_S:
-            self._told_s = monotonic()
-            log.warning("traces are not delivered", mend="look at OTEL_EXPORTER_OTLP_ENDPOINT and what listens there")
 
 
 def span_context(context: TraceContext, *, remote: bool) -> SpanContext:

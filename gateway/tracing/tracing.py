@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from opentelemetry.sdk.resources import Resource
-
 from gateway.errors import ConfigError
 from gateway.limits import Rate
 from gateway.tracing.context import TraceContext
 from gateway.tracing.sampling import Sampler
-from gateway.tracing.spans import Spans, exporting
+from gateway.tracing.spans import Spans
 
 ENDPOINT, TRACES_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _PROTOCOL = "http/protobuf"
+_EXPORT = "gateway.tracing.export"
 
 
 @dataclass(slots=True)
@@ -59,10 +59,10 @@ def open_tracing(environ: Mapping[str, str], *, role: str, version: str, outside
     if endpoint is None:
         return None
     sampler = Sampler.of(environ, outside, time.monotonic)
-    # the SDK reads OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME, which win
     named = {} if environ.get("OTEL_SERVICE_NAME") else {"service.name": f"event-gateway-{role}"}
-    resource = Resource.create({"service.version": version, "gateway.role": role} | named)
-    return Tracing(Spans(exporting(endpoint), resource, version=version), sampler, rng=random.Random())  # noqa: S311
+    facts = {"service.version": version, "gateway.role": role} | named
+    spans: Spans = importlib.import_module(_EXPORT).open_spans(endpoint, facts, version=version)
+    return Tracing(spans, sampler, rng=random.Random())  # noqa: S311
 
 
 def _endpoint(environ: Mapping[str, str]) -> str | None:

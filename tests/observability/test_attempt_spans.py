@@ -10,7 +10,7 @@ from gateway.jobs import Claimed, Options, Settlement
 from gateway.limits import Rate
 from gateway.tracing import Sampler, Tracing
 from gateway.tracing.attempts import AttemptSpans
-from gateway.tracing.spans import Spans
+from gateway.tracing.export import ExportedSpans
 
 SAMPLED, UNSAMPLED = (f"00-{7:032x}-{9:016x}-0{flag}" for flag in (1, 0))
 
@@ -35,7 +35,7 @@ def claimed(number: int) -> Claimed:
 async def test_span_is_current_from_begin_until_done_and_the_batch_links_to_the_traced() -> None:
     kept = Kept()
     sampler = Sampler.of({}, Rate("10/s"), lambda: 0.0)
-    spans = AttemptSpans(Tracing(Spans(kept, Resource({}), version="1"), sampler), "d")
+    spans = AttemptSpans(Tracing(ExportedSpans(kept, Resource({}), version="1"), sampler), "d")
     jobs = [claimed(number) for number in range(3)]
     spans.claimed(jobs)
     assert spans.begin(jobs[0], Options(traceparent=UNSAMPLED)) is None
