@@ -18,6 +18,7 @@ from gateway.expressions import ROOTS
 from gateway.nesting import MAX_DEPTH, too_deep
 from gateway.schemes.bodies import Form, looks_like_form, read_form
 from gateway.verifier import Delivery, WebhookRequest
+from gateway.wellformed import is_json
 
 ContentKind = Literal["json", "form", "cloudevents"]
 
@@ -93,11 +94,7 @@ def raw_items(content: Content, path: str) -> list[bytes] | None:
 def _read(raw: bytes, identity: str | None, *, form: Form = (), attributes: dict[str, str] | None = None) -> Content:
     if too_deep(raw):
         raise InvalidRequest(f"the body is nested deeper than {MAX_DEPTH} levels", status=400)
-    try:
-        orjson.loads(raw)
-    except ValueError:
-        return Content(raw, False, identity, form, attributes or {})
-    return Content(raw, True, identity, form, attributes or {})
+    return Content(raw, is_json(raw), identity, form, attributes or {})
 
 
 def _form(body: bytes) -> Form:
@@ -134,10 +131,11 @@ def _written_out(value: str) -> str:
 def _batch(body: bytes, delivery: Delivery) -> list[Content]:
     _check_depth(body)
     try:
-        orjson.loads(body)
-        events = msgspec.json.decode(body, type=list[msgspec.Raw])
-    except (msgspec.MsgspecError, ValueError) as exc:
-        raise InvalidRequest("a batch of CloudEvents is a JSON array", status=400) from exc
+        events = msgspec.json.decode(body, type=list[msgspec.Raw]) if is_json(body) else None
+    except msgspec.MsgspecError:
+        events = None
+    if events is None:
+        raise InvalidRequest("a batch of CloudEvents is a JSON array", status=400)
     if len(events) > MAX_EVENTS:
         raise InvalidRequest(f"{len(events)} events; a batch has at most {MAX_EVENTS}", status=413)
     return [_structured(bytes(event), delivery, f"/{at}") for at, event in enumerate(events)]

@@ -88,7 +88,20 @@ def matcher(secrets: Sequence[Secret], algorithm: Algorithm, encoding: str) -> M
     keys = [decode_key(secret, encoding) for secret in secrets]
     if algorithm == "plain-sha256":
         return _digest_matcher(lambda message: [hashlib.sha256(key + message).digest() for key in keys])
-    return _digest_matcher(lambda message: [hmac.digest(key, message, algorithm) for key in keys])
+    macs = [_keyed(key, algorithm) for key in keys]
+    return _digest_matcher(lambda message: [mac(message) for mac in macs])
+
+
+def _keyed(key: bytes, algorithm: Algorithm) -> Callable[[bytes], bytes]:
+    """The MAC of a message under a key that is hashed once, and not for each of them."""
+    begun = hmac.new(key, digestmod=algorithm)
+
+    def mac(message: bytes) -> bytes:
+        own = begun.copy()
+        own.update(message)
+        return own.digest()
+
+    return mac
 
 
 def make_digest(secret: Secret, algorithm: Algorithm, encoding: str, *, message: bytes) -> bytes | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import orjson
-
 from gateway.backoff import RetryPolicy
 from gateway.egress.rules import check_url
 from gateway.jobs import Callback
 from gateway.signing import SECRET_PREFIX, parse_secret
 from gateway.submission.body import SubmitBody
 from gateway.submission.faults import Faults, step
+from gateway.wellformed import is_json
 
 MAX_KEY_BYTES = 128
 MAX_IDEMPOTENCY_KEY_BYTES = 256
@@ -63,9 +62,7 @@ def _text_problem(text: str, most_bytes: int) -> str | None:
 
 def _check_payload(payload: bytes, faults: Faults) -> None:
     """JSON allows numbers that no double holds (`1e999`); parsers of ours refuse them, so nothing could run the job."""
-    try:
-        orjson.loads(payload)
-    except orjson.JSONDecodeError:
+    if not is_json(payload):
         faults.add("/payload", "holds a number that is too large for a double; send it as a string")
 
 
