@@ -142,12 +142,14 @@ class Submitter:
             self._sweeping = loop.call_later(SWEEP_S, self._sweep, loop)
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Lets go who waited for too long; what they sent goes its way all the same."""
-        now_s, left = loop.time(), False
+        """Lets go who waited for too long; what was sent for them goes its way all the same, what was not never will:
+        it would run although its client was told otherwise, and pile up for as long as Redis is silent."""
+        now_s = loop.time()
         for asked in chain(self._waiting, *self._under_way):
             if not asked.answer.done() and now_s >= asked.until_s:
                 asked.answer.set_exception(StoreUnavailable("Redis does not answer in time"))
-            left = left or not asked.answer.done()
+        self._waiting = [asked for asked in self._waiting if not asked.answer.done()]
+        left = self._waiting or any(not asked.answer.done() for asked in chain(*self._under_way))
         self._sweeping = loop.call_later(SWEEP_S, self._sweep, loop) if left else None
 
     async def aclose(self) -> None:
