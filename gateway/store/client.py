@@ -27,7 +27,7 @@ from redis.exceptions import (
 
 from gateway.folding import BACK
 from gateway.store.calls import Calls
-from gateway.store.link import Command, Link
+from gateway.store.link import Command, Link, alike
 from gateway.store.refusals import is_unknown, kind_of
 
 log = structlog.get_logger(__name__)
@@ -85,6 +85,9 @@ class Client(Redis):
     _closing: set[asyncio.Task[None]]
     _link: Link | None = None
     _linking: asyncio.Lock
+    _undialled: tuple[float, Exception] | None = None
+    """When the last dial began that brought no link, and why."""
+
     _reply_timeout_s: float
 
     @classmethod
@@ -173,14 +176,24 @@ class Client(Redis):
         """Told of each call before it is sent; a client of one server looks for no other."""
 
     async def _linked(self) -> Link:
+        clock = asyncio.get_running_loop().time
+        asked_s = clock()
         async with self._linking:
             link = self._link
             if link is not None and link.usable and link.made_in == self.generation:
                 return link
+            # one dial speaks for all who wait: a server that takes connections and says nothing would be asked by each
+            # of them in turn, and the last one wait for all of them
+            if self._undialled is not None and self._undialled[0] >= asked_s:
+                raise alike(self._undialled[1])
             if link is not None:
                 link.retire()
-            self._link, made_in = None, self.generation
-            connection = await self.dial()
+            self._link, made_in, began_s = None, self.generation, clock()
+            try:
+                connection = await self.dial()
+            except (RedisError, OSError) as error:
+                self._undialled = (began_s, alike(error))
+                raise
             self._link = Link(connection, timeout_s=self._reply_timeout_s, made_in=made_in)
             return self._link
 

@@ -136,7 +136,12 @@ class Link(asyncio.Protocol):
         waiting, self._waiting = self._waiting, deque()
         for sent in waiting:
             if not sent.future.done():
-                sent.future.set_exception(type(error)(*error.args))
+                sent.future.set_exception(alike(error))
+
+
+def alike(error: Exception) -> Exception:
+    """The same failure for another caller: one that is raised anew keeps where it was raised before."""
+    return type(error)(*error.args)
 
 
 def parser_of(connection: Any) -> hiredis.Reader:
@@ -145,4 +150,4 @@ def parser_of(connection: Any) -> hiredis.Reader:
     return hiredis.Reader(protocolError=InvalidResponse, replyError=make_error, notEnoughData=NOTHING)
 
 
-__all__ = ["NOTHING", "Command", "Link", "parser_of"]
+__all__ = ["NOTHING", "Command", "Link", "alike", "parser_of"]

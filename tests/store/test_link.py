@@ -94,6 +94,26 @@ async def test_calls_fail_in_time_when_the_server_is_silent_and_go_through_when_
         await client.aclose()
 
 
+async def test_one_dial_speaks_for_all_who_wait_when_the_server_takes_connections_and_says_nothing() -> None:
+    writers: list[asyncio.StreamWriter] = []
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(take, "127.0.0.1", 0)
+    client = Client.to(f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0", reply_timeout_s=0.2)
+    try:
+        calls = [client.call("ECHO", "x") for _ in range(20)]
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        assert {type(answer) for answer in answers} == {TimeoutError}
+        assert len(writers) <= 2, "who asked while the first dial was under way waits for one of its own"
+    finally:
+        await client.aclose()
+        server.close()
+
+
 async def test_a_long_reply_may_take_longer_than_the_server_may_be_silent() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(1 << 16):
