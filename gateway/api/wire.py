@@ -88,7 +88,7 @@ class WireProtocol(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._in_head:  # a trailer, which RFC 9110 §6.5.1 lets a recipient discard, or a head's second reading
             return
-        name = name.lower()
+        name, value = name.lower(), value.rstrip(b" \t")  # which the parser leaves there, against RFC 9112 §5.1
         if name == b"host":
             self._hosts += 1
         elif name == b"expect":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 
 import pytest
 
@@ -46,6 +47,21 @@ async def test_request_keeps_its_body_when_it_offers_an_upgrade_and_comes_byte_b
     assert (await taken_in(api, connection)).payload == PAYLOAD
     await connection.send(LIVEZ + b"\r\n")
     assert (await connection.answer())[0] == 200
+    connection.writer.close()
+
+
+async def test_white_space_around_a_value_is_no_part_of_it(api: Running) -> None:
+    connection = await Connection.open(api)
+    signature = hmac.digest(b"the-secret", PAYLOAD, "sha256").hex().encode()
+    delivery = (
+        b"POST /hooks/github HTTP/1.1\r\nHost: localhost\r\nX-GitHub-Event: push\r\n"
+        b"X-Hub-Signature-256: \t sha256=%b \t \r\nContent-Length: %d \r\n\r\n%b"
+    )
+    await connection.send(delivery % (signature, len(PAYLOAD), PAYLOAD))
+    assert (await connection.answer())[0] == 202
+    for key, duplicate in ((b"k", None), (b" k\t ", True)):
+        await connection.send(HEAD + b"Idempotency-Key:" + key + b"\r\n" + LENGTH + b"\r\n" + BODY)
+        assert (await connection.answer())[2].get("duplicate") is duplicate
     connection.writer.close()
 
 
