@@ -44,8 +44,8 @@ class CloudeventsVerifier(schemes.TokenVerifier[CloudeventsConfig]):
             return None
         origins = request.values("webhook-request-origin")
         headers = [("allow", "POST")]
-        allowed = self.config.allowed_origins
-        if len(origins) == 1 and _ORIGIN.fullmatch(origins[0]) and (ANY in allowed or origins[0] in allowed):
+        allowed = {origin.lower() for origin in self.config.allowed_origins}
+        if len(origins) == 1 and _ORIGIN.fullmatch(origins[0]) and not allowed.isdisjoint((ANY, origins[0].lower())):
             rate = ANY if self.config.allowed_rate is None else str(self.config.allowed_rate)
             headers += [("webhook-allowed-origin", origins[0]), ("webhook-allowed-rate", rate)]
         return HandshakeResponse(200, b"", tuple(headers))

@@ -158,6 +158,7 @@ def test_intercom_head_is_answered() -> None:
     [
         (["eventemitter.example.com"], "eventemitter.example.com", True),
         (["*"], "eventemitter.example.com", True),
+        (["EventEmitter.example.com"], "eventemitter.Example.com", True),
         (["other.example"], "eventemitter.example.com", False),
         ([], "eventemitter.example.com", False),
         (["*"], "a\r\nx: y", False),
