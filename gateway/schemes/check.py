@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import json
 import uuid
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -93,6 +94,8 @@ class Check:
         """What may have been signed: one message, or one for each spelling of the URL."""
         facts = {"{body}": request.body, "{timestamp}": timestamp.encode(), "{id}": delivery_id.encode("latin-1")}
         facts["{method}"] = request.method.encode("latin-1", "replace")
+        if "{crc32}" in self.scheme.signed:
+            facts["{crc32}"] = str(zlib.crc32(request.body)).encode()
         urls = [""]
         if "{url}" in self.scheme.signed:
             urls = signed_urls(self.scheme.url_form, placed_at(request.url, self._url))

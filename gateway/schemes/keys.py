@@ -14,12 +14,12 @@ from gateway.secret import Secret
 from gateway.signing import PUBLIC_PREFIX
 
 if TYPE_CHECKING:
-    from cryptography import exceptions
+    from cryptography import exceptions, x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 else:  # 7 MB, and most triggers have secrets that both sides know
     _PRIMITIVES = "cryptography.hazmat.primitives"
-    exceptions = Late("cryptography.exceptions")
+    exceptions, x509 = Late("cryptography.exceptions"), Late("cryptography.x509")
     hashes, serialization = Late(f"{_PRIMITIVES}.hashes"), Late(f"{_PRIMITIVES}.serialization")
     ec, ed25519 = Late(f"{_PRIMITIVES}.asymmetric.ec"), Late(f"{_PRIMITIVES}.asymmetric.ed25519")
     padding, rsa = Late(f"{_PRIMITIVES}.asymmetric.padding"), Late(f"{_PRIMITIVES}.asymmetric.rsa")
@@ -145,7 +145,7 @@ def _signature_matcher(keys: Sequence[Any], algorithm: Algorithm) -> Match:
 
 
 def _public_key(text: str, algorithm: Algorithm) -> Any:
-    """A public key as providers write them: PEM, base64 of its DER, and for Ed25519 the bare 32 bytes too."""
+    """A public key as providers write them: PEM (also of a certificate), base64 of its DER, bare bytes of Ed25519."""
     text = text.strip()
     if not text:
         raise ValueError("a secret is empty; give the sender's public key")
@@ -165,6 +165,8 @@ def _is_of_kind(key: Any, algorithm: Algorithm) -> bool:
 
 
 def _parse_public_key(text: str, algorithm: Algorithm) -> Any:
+    if text.startswith("-----BEGIN CERTIFICATE"):
+        return x509.load_pem_x509_certificate(text.encode()).public_key()
     if text.startswith("-----BEGIN"):
         return serialization.load_pem_public_key(text.encode())
     if algorithm == "ed25519":

@@ -19,7 +19,7 @@ Algorithm = Literal["sha256", "sha1", "sha512", "plain-sha256", "ed25519", "ecds
 BodyFormat = Literal["json", "form", "either"]
 
 HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~\-]+", re.ASCII)
-PLACEHOLDER = re.compile(r"(\{body\}|\{form\}|\{timestamp\}|\{id\}|\{url\}|\{method\})")
+PLACEHOLDER = re.compile(r"(\{body\}|\{form\}|\{crc32\}|\{timestamp\}|\{id\}|\{url\}|\{method\})")
 FIELD = re.compile(r"[A-Za-z0-9_\-]{1,64}(\.[A-Za-z0-9_\-]{1,64}){0,7}", re.ASCII)
 """A path into a JSON body: `event.id`."""
 
@@ -30,8 +30,9 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A signature scheme, checked when it is made: one that would leave the body or the time unsigned is a ValueError.
 
     `signed` is what the signature covers, over `{body}` (the bytes as they came), `{form}` (the names and values of a
-    form body, sorted), `{timestamp}`, `{id}`, `{url}` and `{method}`. `prefix` stands before each signature;
-    `separator`, where given, splits the header into parts of which those with the prefix are candidates.
+    form body, sorted), `{crc32}` (the body's checksum in digits), `{timestamp}`, `{id}`, `{url}` and `{method}`.
+    `prefix` stands before each signature; `separator`, where given, splits the header into parts of which those with
+    the prefix are candidates.
 
     The time is in a header of its own, in a part of the signature header (`timestamp_prefix`), or in a field of the
     body; `tolerance` (seconds) is how far it may lie from our clock, either way.
@@ -109,9 +110,12 @@ def pieces(signed: str) -> list[str]:
 def _check_template(scheme: Scheme) -> None:
     signed = scheme.signed
     if re.search(r"[{}]", PLACEHOLDER.sub("", signed)):
-        raise ValueError("signed may only hold {body}, {form}, {timestamp}, {id}, {url} and {method} in braces")
-    if signed.count("{body}") + signed.count("{form}") != 1:
-        raise ValueError("signed must hold {body} (or {form}) once: nothing else authenticates it")
+        known = "{body}, {form}, {crc32}, {timestamp}, {id}, {url} and {method}"
+        raise ValueError(f"signed may only hold {known} in braces")
+    if sum(map(signed.count, ("{body}", "{form}", "{crc32}"))) != 1:
+        raise ValueError("signed must hold {body} (or {form}, or {crc32}) once: nothing else authenticates it")
+    if "{crc32}" in signed:
+        _check_checksum(signed)
     if "{form}" in signed and scheme.body_format != "form":
         raise ValueError('{form} in signed needs body_format = "form"')
     if "{id}{body}" in signed or "{body}{id}" in signed:
@@ -120,6 +124,14 @@ def _check_template(scheme: Scheme) -> None:
         raise ValueError("{id} in signed needs id_header")
     if scheme.body_hash_query and "{url}" not in signed:
         raise ValueError("body_hash_query needs {url} in signed: nothing else authenticates the hash")
+
+
+def _check_checksum(signed: str) -> None:
+    """Another body with the same checksum is easily made: it must be a repeat, and late soon."""
+    if "{id}" not in signed or "{timestamp}" not in signed:
+        raise ValueError("{crc32} in signed needs {id} and {timestamp}: whoever has a delivery can change its body")
+    if "}{crc32}" in signed or "{crc32}{" in signed:
+        raise ValueError("signed needs a separator at {crc32}: its digits could move")
 
 
 def _check_time(scheme: Scheme) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import zlib
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from plugins.hmac import HmacConfig, HmacVerifier, register_verifiers
 NOW = 1_700_000_000.0
 SECRET = "a secret"
 BODY = b'{"n":1}'
+NAMED = {"id_header": "X-Id", "timestamp_header": "X-Time"}
 COMBINED = {
     "header": "Stripe-Signature",
     "separator": ",",
@@ -161,6 +163,18 @@ def test_signed_id_is_the_deliverys_id() -> None:
         verifier.verify(_post(("x-sig", _mac(b"e-1." + BODY).hex()), ("x-id", "e-2")), NOW)
 
 
+def test_another_body_of_the_same_checksum_is_a_repeat_and_soon_late() -> None:
+    verifier = _verifier(signed="{id}|{timestamp}|{crc32}", **NAMED)
+    assert zlib.crc32(b"plumless") == zlib.crc32(b"buckeroo")
+    mac = _mac(b"e-1|1700000000|%d" % zlib.crc32(b"plumless")).hex()
+    headers = (("x-sig", mac), ("x-id", "e-1"), ("x-time", "1700000000"))
+    assert [verifier.verify(_post(*headers, body=body), NOW).id for body in (b"plumless", b"buckeroo")] == ["e-1"] * 2
+    with pytest.raises(Rejected, match="timestamp"):
+        verifier.verify(_post(*headers, body=b"buckeroo"), NOW + 301)
+    with pytest.raises(Rejected, match="mismatch"):
+        verifier.verify(_post(*headers), NOW)
+
+
 def test_unsigned_id_is_bound_to_the_bodys_hash() -> None:
     request = _post(("x-sig", _mac().hex()), ("x-id", "e-1"), ("x-topic", "orders/create"))
     delivery = _verifier(id_header="X-Id", event_header="X-Topic").verify(request, NOW)
@@ -204,6 +218,10 @@ def test_id_that_is_repeated_or_not_printable_is_refused(values: tuple[str, ...]
         ({**COMBINED, "separator": ""}, "separator"),
         ({"signed": "{id}.{body}"}, "id_header"),
         ({"signed": "{id}{body}", "id_header": "X-Id"}, "separator"),
+        ({"signed": "{crc32}"}, "needs {id} and {timestamp}"),
+        ({"signed": "{id}|{crc32}", "id_header": "X-Id"}, "needs {id} and {timestamp}"),
+        ({"signed": "{id}|{timestamp}|{crc32}|{body}", **NAMED}, "once"),
+        ({"signed": "{id}|{timestamp}{crc32}", **NAMED}, "separator at {crc32}"),
     ],
 )
 def test_scheme_that_would_leave_something_unsigned_is_refused(scheme: dict[str, str], message: str) -> None:
