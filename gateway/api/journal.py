@@ -15,6 +15,9 @@ from gateway.store.deliveries import MOST_REJECTIONS, Entry, List, record_delive
 from gateway.triggers import Trigger
 
 EVERY_S = 0.25
+CROWDED_S = 1.0
+"""In place of `EVERY_S` while more come in between than are kept: what is written then lasts no longer than that."""
+
 WRITE_S = 5.0
 MAX_TRIGGERS = 1000
 
@@ -64,8 +67,10 @@ class Journal:
             await self._write()
 
     async def _write_soon(self) -> None:
+        wait_s = EVERY_S
         while self._waiting:
-            await asyncio.sleep(EVERY_S)
+            await asyncio.sleep(wait_s)
+            wait_s = CROWDED_S if any(len(kept) == kept.maxlen for kept in self._waiting.values()) else EVERY_S
             await self._write()
 
     async def _write(self) -> None:
