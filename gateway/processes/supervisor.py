@@ -128,9 +128,11 @@ def _supervise(control: socket.socket, standard: list[int], launcher: int) -> No
     if (spec := _receive(control)) is None:
         return
     signals = _watch_signals(signal.SIGCHLD, PARENT_DIED)
-    temp = ""
+    # named before it is made: what cannot be filled is removed with what is in it already
+    temp = f"{_TEMP_ROOT}/gateway-{os.urandom(8).hex()}" if spec.get("temp") else ""
     try:
-        temp = _make_temp(spec)
+        if temp:
+            _make_temp(temp, spec)
         _run(spec, control, standard, signals)
     except OSError as exc:
         _report(control, failed="temp", errno=exc.errno)
@@ -155,11 +157,8 @@ def _run(spec: dict[str, Any], control: socket.socket, standard: list[int], sign
         _kill_all(command)
 
 
-def _make_temp(spec: dict[str, Any]) -> str:
-    """The command's own folder, with its files in it; empty if it wants none."""
-    if not spec.get("temp"):
-        return ""
-    folder = f"{_TEMP_ROOT}/gateway-{os.urandom(8).hex()}"
+def _make_temp(folder: str, spec: dict[str, Any]) -> None:
+    """The command's own folder, with its files in it."""
     os.mkdir(folder, stat.S_IRWXU)
     spec["env"]["TMPDIR"] = folder
     if spec["cwd"] == TEMP:
@@ -174,7 +173,6 @@ def _make_temp(spec: dict[str, Any]) -> str:
     if (user := spec.get("user")) is not None:
         for path in owned:
             os.chown(path, user["uid"], user["gid"])
-    return folder
 
 
 def _remove(folder: str) -> None:

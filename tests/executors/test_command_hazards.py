@@ -19,6 +19,7 @@ from gateway import Duration, Fatal, Result, Retry, Secret
 from gateway.processes import Lines
 from gateway.testing.executors import make_attempt
 from tests.executors.values import shown
+from tests.waiting import until
 
 WAIT_S = 20.0
 UID = 54321
@@ -132,6 +133,21 @@ async def test_own_folder_is_gone_when_the_command_was_cancelled(run: Run) -> No
     task.cancel()
     await asyncio.wait({task}, timeout=WAIT_S)
     assert not is_there(folder)
+
+
+async def test_no_secret_stays_behind_when_the_folder_cannot_be_filled(tmp_path: Path) -> None:
+    async def is_empty() -> bool:
+        return not await asyncio.to_thread(os.listdir, tmp_path)
+
+    executor = CommandExecutor({"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path)})
+    files = {"KEY": Secret("hunter2"), "K" * 300: Secret("longer than a file's name may be")}
+    try:
+        async with asyncio.timeout(WAIT_S):
+            with pytest.raises((Fatal, Retry)):
+                await executor.execute(make_attempt(CommandConfig(argv=("true",), secret_files=files), b"{}"))
+        await until(is_empty)
+    finally:
+        await executor.aclose()
 
 
 async def test_secrets_come_inline_or_as_files_and_are_in_no_record(run: Run) -> None:
