@@ -116,7 +116,8 @@ class ClaimLoop:
             settlements, claim = self._settlements, self._next_claim()
             if not settlements and claim is None:
                 self._start_arrived()
-                self._written.set()
+                if not self._settlements:  # else what arrived after the last claim was given back at once
+                    self._written.set()
                 await self._wait()
                 continue
             self._settlements = []
