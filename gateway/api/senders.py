@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 
 from starlette.types import Scope
 
 from gateway.reception import Network, parse_networks
+
+_PLACE = re.compile(r"\[([0-9a-f:.]+)\](?::[0-9]{1,5})?|([0-9.]+):[0-9]{1,5}", re.ASCII | re.IGNORECASE)
 
 
 def sender_of(scope: Scope, trusted: tuple[str, ...]) -> str:
@@ -20,7 +23,7 @@ def sender_of(scope: Scope, trusted: tuple[str, ...]) -> str:
         return address
     named = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
     for text in reversed(b",".join(named).decode("latin-1").split(",")):
-        text = text.strip()
+        text = _without_port(text.strip())
         if not _is_address(text):
             break
         address = text
@@ -43,6 +46,12 @@ def is_within(address: str, networks: tuple[str, ...]) -> bool:
 @lru_cache(maxsize=1024)
 def _parsed(networks: tuple[str, ...]) -> Sequence[Network]:
     return parse_networks(networks)
+
+
+def _without_port(text: str) -> str:
+    """The address of a place, as some proxies write it: `192.0.2.7:5123`, `[2001:db8::1]:5123`."""
+    found = _PLACE.fullmatch(text)
+    return text if found is None else found[1] or found[2]
 
 
 def _is_address(text: str) -> bool:
