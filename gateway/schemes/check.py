@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import hmac
 import json
@@ -14,7 +13,7 @@ from datetime import UTC, datetime
 
 from gateway.errors import Rejected
 from gateway.schemes.bodies import BodyFields, Form, as_label, looks_like_form, read_form
-from gateway.schemes.keys import make_digest, matcher
+from gateway.schemes.keys import encode_digest, make_digest, matcher
 from gateway.schemes.reading import (
     body_time,
     candidates,
@@ -81,7 +80,7 @@ class Check:
         timestamp, delivery_id = _written(now, scheme.timestamp_format), str(uuid.uuid4())
         message = self._messages(request, timestamp if "{timestamp}" in scheme.signed else "", delivery_id)[0]
         digest = make_digest(self._secret, scheme.algorithm, scheme.secret_encoding, message=message) or b""
-        text = scheme.prefix + (digest.hex() if scheme.encoding == "hex" else base64.b64encode(digest).decode())
+        text = scheme.prefix + encode_digest(digest, scheme.encoding)
         if scheme.timestamp_prefix:
             text = f"{scheme.timestamp_prefix}{timestamp}{scheme.separator}{text}"
         own = {scheme.header: text, scheme.timestamp_header: timestamp, scheme.id_header: delivery_id}

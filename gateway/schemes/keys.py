@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import binascii
 import hashlib
 import hmac
@@ -52,7 +53,7 @@ def decode_key(secret: Secret, encoding: str) -> bytes:
 
 
 def decode_digest(text: str, encoding: str) -> bytes:
-    """The bytes of a hex or canonical base64 text, empty if it is anything else.
+    """The bytes of a hex or canonical base64 text, empty if it is anything else; base64url may lack its padding.
 
     Python's strict base64 still takes surplus padding and stray last bits: hence the way back. `bytes.fromhex` skips
     white space: hence the length.
@@ -61,10 +62,23 @@ def decode_digest(text: str, encoding: str) -> bytes:
         if encoding == "hex":
             digest = bytes.fromhex(text)
             return digest if 2 * len(digest) == len(text) else b""
+        if encoding == "base64url":
+            digest = base64.urlsafe_b64decode(text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4))
+            padded = base64.urlsafe_b64encode(digest).decode()
+            return digest if text in (padded, padded.rstrip("=")) else b""
         digest = binascii.a2b_base64(text, strict_mode=True)
         return digest if binascii.b2a_base64(digest, newline=False) == text.encode() else b""
     except ValueError:
         return b""
+
+
+def encode_digest(digest: bytes, encoding: str) -> str:
+    """The text that `decode_digest` reads."""
+    if encoding == "hex":
+        return digest.hex()
+    if encoding == "base64url":
+        return base64.urlsafe_b64encode(digest).decode().rstrip("=")
+    return base64.b64encode(digest).decode()
 
 
 def fits(digest: bytes, algorithm: Algorithm) -> bool:

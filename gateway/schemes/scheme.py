@@ -44,7 +44,7 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     header: str
     algorithm: Algorithm = "sha256"
-    encoding: Literal["hex", "base64"] = "hex"
+    encoding: Literal["hex", "base64", "base64url"] = "hex"
     prefix: str = ""
     separator: str = ""
     signed: str = "{body}"

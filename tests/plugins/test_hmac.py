@@ -43,11 +43,19 @@ def _combined(text: str) -> WebhookRequest:
 
 
 @pytest.mark.parametrize("algorithm", ["sha256", "sha1", "sha512"])
-@pytest.mark.parametrize("encoding", ["hex", "base64"])
+@pytest.mark.parametrize("encoding", ["hex", "base64", "base64url"])
 def test_each_algorithm_and_encoding_is_accepted(algorithm: str, encoding: str) -> None:
     mac = _mac(algorithm=algorithm)
-    text = mac.hex() if encoding == "hex" else base64.b64encode(mac).decode()
-    _verifier(algorithm=algorithm, encoding=encoding).verify(_post(("x-sig", text)), NOW)
+    written = {
+        "hex": mac.hex(),
+        "base64": base64.b64encode(mac).decode(),
+        "base64url": base64.urlsafe_b64encode(mac).decode(),
+    }
+    verifier = _verifier(algorithm=algorithm, encoding=encoding)
+    verifier.verify(_post(("x-sig", written[encoding])), NOW)
+    signed = verifier.sign(_post(), NOW)
+    assert signed is not None
+    verifier.verify(signed, NOW)
 
 
 def test_hex_in_capitals_is_accepted() -> None:
@@ -61,6 +69,20 @@ def test_base64_is_only_accepted_as_it_is_canonically_written(write: Any) -> Non
     text = write(base64.b64encode(_mac()).decode())
     verifier, request = _verifier(encoding="base64"), _post(("x-sig", text))
     if write is str.strip:
+        verifier.verify(request, NOW)
+        return
+    with pytest.raises(Rejected, match="malformed"):
+        verifier.verify(request, NOW)
+
+
+@pytest.mark.parametrize("write", [str, lambda text: text.rstrip("="), lambda text: text.replace("_", "/"),
+                                   lambda text: text + "=", lambda text: text[:-1] + "-", lambda text: text + "!",
+                                   lambda text: text[:5] + "\n" + text[5:], lambda text: text[:-4]])  # fmt: skip
+def test_base64url_is_only_accepted_as_it_is_canonically_written(write: Any) -> None:
+    body = next(body for body in (b"%d" % at for at in range(1000)) if b"_" in base64.urlsafe_b64encode(_mac(body)))
+    text = base64.urlsafe_b64encode(_mac(body)).decode()
+    verifier, request = _verifier(encoding="base64url"), _post(("x-sig", write(text)), body=body)
+    if write(text) in (text, text.rstrip("=")):
         verifier.verify(request, NOW)
         return
     with pytest.raises(Rejected, match="malformed"):
