@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 import uvloop
 
-from gateway.cli.environment import Imports, open_process, redis_url
+from gateway.cli.environment import Imports, hand_on, open_process, redis_url
 from gateway.dispatch.process import run_dispatcher
 from gateway.settings import Settings
 from gateway.settings.environment import REDIS_URL, full_name
@@ -21,6 +21,9 @@ Processes = Annotated[int, typer.Option(min=1, max=256, help="Dispatcher process
 
 def dispatch(processes: Processes = 1, imports: Imports = None) -> None:
     """The working side: claims jobs and runs them. TERM drains; a second one stops at once."""
+    if imports and processes == 1:  # begun anew without options: what read them would stay, 7 MB a dispatcher
+        hand_on(imports)
+        os.execv(sys.executable, program("dispatch"))  # noqa: S606 (this program)
     settings = open_process(imports)
     if processes > 1:
         raise typer.Exit(asyncio.run(Supervisor(dispatchers(settings, redis_url(settings), processes)).run()))

@@ -65,9 +65,14 @@ def open_process(imports: Sequence[str] | None) -> Settings:
 
 
 def _load(imports: Sequence[str] | None) -> Settings:
+    hand_on(imports or ())
+    return load(os.environ, Path.cwd())
+
+
+def hand_on(imports: Sequence[str]) -> None:
+    """Has these join the modules of the environment, where this process finds them, and those that it starts."""
     if imports:
         os.environ[IMPORTS] = ",".join((*filter(None, [os.environ.get(IMPORTS)]), *imports))
-    return load(os.environ, Path.cwd())
 
 
 def where_from() -> dict[tuple[str, str], str]:
