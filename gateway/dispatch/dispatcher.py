@@ -266,15 +266,14 @@ class Dispatcher:
 
     async def _taken_back(self, taken: Sequence[tuple[str, str]]) -> None:
         """Tells of jobs whose dispatchers were lost; few, so that their records can be looked at."""
-        shown = self._transitions.some_of("job reclaimed", taken)
-        if not shown and self._traces is None:
+        for job_id, status in self._transitions.some_of("job reclaimed", taken):
+            log.warning("job reclaimed", job_id=job_id, status=status, dispatcher=self.dispatcher_id)
+        if self._traces is None:
             return
         found = await self._store.find_many([job_id for job_id, _ in taken[:TOLD_MOST]], short=True)
         for (job_id, status), each in zip(taken, found, strict=False):
-            if each is not None and self._traces is not None:
+            if each is not None:
                 self._traces.reclaimed(job_id, each.record.target, each.record.options, status)
-        for job_id, status in shown:
-            log.warning("job reclaimed", job_id=job_id, status=status, dispatcher=self.dispatcher_id)
 
     def _give_back(self, job: Claimed) -> None:
         if job.suspect:

@@ -84,6 +84,9 @@ class Client(Redis):
     _make_pool: Callable[[], ConnectionPool]
     _closing: set[asyncio.Task[None]]
     _link: Link | None = None
+    _retired: list[Link]
+    """Those that still wait for replies."""
+
     _linking: asyncio.Lock
     _undialled: tuple[float, Exception] | None = None
     """When the last dial began that brought no link, and why."""
@@ -110,6 +113,7 @@ class Client(Redis):
         kind, options = pool.connection_class, dict(pool.connection_kwargs)
         client._make_pool = lambda: ConnectionPool(kind, **options)
         client._closing = set()
+        client._retired = []
         client._linking = asyncio.Lock()
         client._reply_timeout_s = reply_timeout_s
         client.calls = Calls()
@@ -188,6 +192,7 @@ class Client(Redis):
                 raise alike(self._undialled[1])
             if link is not None:
                 link.retire()
+                self._retired = [each for each in (*self._retired, link) if each.usable]
             self._link, made_in, began_s = None, self.generation, clock()
             try:
                 connection = await self.dial()
@@ -240,9 +245,10 @@ class Client(Redis):
         self.generation += 1
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
-        link, self._link = self._link, None
-        if link is not None:
-            await link.aclose()
+        links, self._retired, self._link = [*self._retired, self._link], [], None
+        for link in links:
+            if link is not None:
+                await link.aclose()
         await super().aclose(close_connection_pool)
         if self._closing:
             await asyncio.wait(self._closing)

@@ -147,6 +147,22 @@ async def test_replies_that_are_due_still_come_when_the_client_has_doubts(client
     await until(lambda: _gone(client, first))
 
 
+async def test_a_call_ends_with_its_client_when_another_connection_has_followed_its_own() -> None:
+    with Server() as server:
+        client = Client.to(server.url)
+        await client.call("ECHO", "x")
+        server.suspend()
+        call = asyncio.ensure_future(client.call("ECHO", "y"))
+        await asyncio.sleep(0)
+        client.doubt()
+        next_call = asyncio.ensure_future(client.call("ECHO", "z"))
+        await asyncio.sleep(0)
+        next_call.cancel()
+        await client.aclose()
+        assert isinstance(call.exception(), ConnectionError)
+        await asyncio.wait([next_call])
+
+
 async def _gone(client: Client, number: int) -> bool:
     clients: bytes = await client.call("CLIENT", "LIST")
     return b"id=%d " % number not in clients
