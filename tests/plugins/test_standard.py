@@ -59,6 +59,11 @@ def test_tolerance_holds_both_ways(away: int, accepted: bool) -> None:
         verifier.verify(request, NOW + away)
 
 
+def test_late_forgery_is_a_mismatch_and_not_late() -> None:
+    with pytest.raises(Rejected, match="mismatch"):
+        _verifier(KEY).verify(_post([*_headers()[:2], ("webhook-signature", "v1," + "A" * 43 + "=")]), NOW + 301)
+
+
 def test_headers_of_two_families_are_not_mixed() -> None:
     headers = [*_headers()[1:], ("svix-id", "msg_1")]
     with pytest.raises(Rejected, match="no_signature"):
