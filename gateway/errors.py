@@ -2,6 +2,7 @@
 
 GatewayError
 ├── ConfigError            a wrong key or value in the environment, gateway.toml or a registration
+│   ├── SecretMissing      a secret whose variable is not set, or whose file cannot be read
 │   └── PluginError        a plugin that cannot be loaded, or offers what cannot be used
 ├── RequestError           a request that cannot be honoured; `.status` is its HTTP status
 │   ├── InvalidRequest     400 or 422, with every fault found
@@ -42,6 +43,10 @@ class ConfigError(GatewayError):
         super().__init__(f"{place}: {detail}")
         self.place = place
         self.detail = detail
+
+
+class SecretMissing(ConfigError):
+    """A secret that the configuration names, and that this process does not have."""
 
 
 class PluginError(ConfigError):

@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
         print(USAGE, file=sys.stderr)
         return 2
     try:
-        answers = ask(load(os.environ, Path.cwd()).gateway, role, live=live)
+        answers = ask(load(os.environ, Path.cwd(), secrets_required=False).gateway, role, live=live)
     except ConfigError as error:
         print(f"gateway: {error}", file=sys.stderr)
         return os.EX_CONFIG

@@ -199,7 +199,7 @@ def _facts(call: Call, trigger: Trigger, settings: TriggerSettings) -> dict[str,
         out["warning"] = warning
     if base is not None:
         out["url"] = f"{base.rstrip('/')}/hooks/{name}"
-    return out | {"secrets": len(getattr(config, "secrets", ())), "config": _config(config)}
+    return out | {"secrets": len(settings.config.get("secrets", ())), "config": _config(config)}
 
 
 def _config(config: Any) -> dict[str, Any]:

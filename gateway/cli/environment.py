@@ -34,13 +34,14 @@ Imports = Annotated[
 ]
 
 
-def load_settings(imports: Sequence[str] | None = None) -> Settings:
+def load_settings(imports: Sequence[str] | None = None, *, secrets_required: bool = True) -> Settings:
     """The settings of the environment and the working directory; raises ConfigError.
 
     `imports` join those of the environment, where the processes that this one starts find them as well. Of the log
-    only warnings and worse are shown: a command says itself what it did.
+    only warnings and worse are shown: a command says itself what it did. Only one that neither serves nor signs may do
+    without the secrets that it finds missing.
     """
-    settings = _load(imports)
+    settings = _load(imports, secrets_required=secrets_required)
     quiet = settings.gateway.log_level in ("debug", "info")
     configure_logging(msgspec.structs.replace(settings.gateway, log_level="warning") if quiet else settings.gateway)
     return settings
@@ -64,9 +65,9 @@ def open_process(imports: Sequence[str] | None) -> Settings:
     return with_one
 
 
-def _load(imports: Sequence[str] | None) -> Settings:
+def _load(imports: Sequence[str] | None, *, secrets_required: bool = True) -> Settings:
     hand_on(imports or ())
-    return load(os.environ, Path.cwd())
+    return load(os.environ, Path.cwd(), secrets_required=secrets_required)
 
 
 def hand_on(imports: Sequence[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import importlib
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -49,6 +50,11 @@ class Session:
     url: str | None
     api_key: str | None
     as_json: bool
+    signs: bool = False
+
+    def signing(self) -> Session:
+        """The same for a command that signs, or shows what is signed with: no configured secret may be missing."""
+        return dataclasses.replace(self, signs=True)
 
     def run(self, work: Callable[[AsyncGateway], Awaitable[T]]) -> T:
         """What the work brings. Raises GatewayError; Ctrl-C ends it in order."""
@@ -96,7 +102,7 @@ class Session:
     @contextlib.asynccontextmanager
     async def _gateway(self) -> AsyncIterator[AsyncGateway]:
         if self.url is None:
-            async with importlib.import_module(_STRAIGHT).opened() as gateway:
+            async with importlib.import_module(_STRAIGHT).opened(signs=self.signs) as gateway:
                 yield gateway
             return
         try:

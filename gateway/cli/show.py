@@ -32,7 +32,7 @@ def plugins(context: typer.Context, as_json: AsJson = False) -> None:
     """Lists the plugins: where each is from, what it brings, and what is wrong with those that cannot be used."""
     if context.invoked_subcommand is not None:
         return
-    loaded, faults = survey(load_settings())
+    loaded, faults = survey(load_settings(secrets_required=False))
     if as_json:
         failed = [{"name": _name_of(fault), "error": fault.detail} for fault in faults]
         listing = [asdict(plugin) for plugin in loaded]

@@ -19,7 +19,7 @@ app = typer.Typer(
 @speaks
 def list_(session: Session) -> None:
     """Prints the public keys, the present one first."""
-    session.show(calls.list_signing_keys(), _print)
+    session.signing().show(calls.list_signing_keys(), _print)
 
 
 @app.command()
@@ -29,7 +29,7 @@ def rotate(
     overlap: Annotated[str | None, typer.Option(help="How long the old one signs as well; left out: 7d.")] = None,
 ) -> None:
     """Makes a new key, and prints the public keys, the new one first."""
-    session.show(calls.rotate_signing_key(overlap), _print)
+    session.signing().show(calls.rotate_signing_key(overlap), _print)
 
 
 def _print(keys: SigningKeys) -> None:

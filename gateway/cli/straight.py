@@ -22,10 +22,13 @@ _KEY_ID = "cli"
 
 
 @contextlib.asynccontextmanager
-async def opened() -> AsyncIterator[AsyncGateway]:
-    """A client of that gateway. Raises ConfigError, or StoreError where Redis is away or holds other data."""
+async def opened(*, signs: bool = False) -> AsyncIterator[AsyncGateway]:
+    """A client of that gateway; unless it `signs`, secrets of the configuration may be missing.
+
+    Raises ConfigError, or StoreError where Redis is away or holds other data.
+    """
     key = f"gwk_{_KEY_ID}_{secrets.token_urlsafe(32)}"
-    settings = _with_key(with_redis(load_settings()), key)
+    settings = _with_key(with_redis(load_settings(secrets_required=signs)), key)
     registry = Registry.build(settings)
     store = make_store(settings, redis_url(settings), flows=registry.flows)
     try:

@@ -80,7 +80,7 @@ def try_out(
     payload: Annotated[str | None, typer.Argument(help="JSON; - reads standard input, @FILE a file.")] = None,
 ) -> None:
     """Sends it one signed request, without a job; exits with 3 if an attempt would have failed."""
-    probed = session.run(lambda gateway: gateway.targets.test(name, read_json(payload)))
+    probed = session.signing().run(lambda gateway: gateway.targets.test(name, read_json(payload)))
     if session.as_json:
         print_json(probed)
     else:

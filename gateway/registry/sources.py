@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gateway.errors import ConfigError, PluginError
+from gateway.errors import ConfigError, PluginError, SecretMissing
 from gateway.expressions import ROOTS
 from gateway.keys import NAME
 from gateway.registry.targets import check_lane
+from gateway.registry.unread import unread_verifier
 from gateway.settings import (
     TRIGGER_KEYS,
     RouteSettings,
@@ -41,7 +42,12 @@ def make_trigger(
     if kind is None:
         mend = mend_name(settings.verifier, sorted(verifiers))
         raise ConfigError(join_place(place, "verifier"), f'no verifier named "{settings.verifier}"; {mend}')
-    config = decode(settings.config, kind.Config, place, secrets=secrets, beside=TRIGGER_KEYS)
+    try:
+        config = decode(settings.config, kind.Config, place, secrets=secrets, beside=TRIGGER_KEYS)
+    except SecretMissing as missing:
+        if secrets is None or secrets.required:
+            raise
+        return Trigger(name, unread_verifier(kind, missing), routes, settings)
     return Trigger(name, _make_verifier(kind, config, place), routes, settings)
 
 

@@ -10,10 +10,11 @@ import msgspec
 
 from gateway.backoff import RetryPolicy
 from gateway.breaker import Breaker
-from gateway.errors import ConfigError, PluginError
+from gateway.errors import ConfigError, PluginError, SecretMissing
 from gateway.executor import Executor
 from gateway.jobs import CALLBACK_TARGET, URL_TARGET, JobRequest
 from gateway.limits import KeyLimits, Limits, flow_fields
+from gateway.registry.unread import Unread, unread_executor
 from gateway.secret import Secret
 from gateway.settings import TARGET_KEYS, FieldFault, SecretSource, TargetSettings, decode, join_place, mend_name
 
@@ -77,7 +78,12 @@ def make_target(
         mend = f"{mend_name(settings.executor, sorted(executors))}; a plugin's needs it in plugins, above all sections"
         raise ConfigError(join_place(place, "executor"), f'no executor named "{settings.executor}"; {mend}')
     check_lane(settings.lane, lanes, place)
-    config = decode(settings.config, executor.Config, place, secrets=secrets, beside=TARGET_KEYS)
+    try:
+        config = decode(settings.config, executor.Config, place, secrets=secrets, beside=TARGET_KEYS)
+    except SecretMissing as missing:
+        if secrets is None or secrets.required:
+            raise
+        executor, config = unread_executor(executor, missing), Unread()
     return Target(
         name,
         executor,

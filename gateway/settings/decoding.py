@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import msgspec
 
 from gateway.durations import Duration, parse_duration
-from gateway.errors import ConfigError
+from gateway.errors import ConfigError, SecretMissing
 from gateway.limits import KeyLimits, Limits, Rate
 from gateway.secret import Secret
 from gateway.settings.checks import FieldFault
-from gateway.settings.secrets import ConfigFile, SecretSource, read_path, read_secret
+from gateway.settings.secrets import ConfigFile, SecretSource, UnreadSecret, read_path, read_secret
 from gateway.settings.spelling import mend_name
 
 T = TypeVar("T")
@@ -48,7 +48,8 @@ def decode(
 
     `place` is where the table lies (`gateway.toml: targets.resize`; `""` for a request's body). A key that the
     Struct does not have is an error even if it would let it pass; `beside` names keys that belong to the same
-    table but were taken out before, for the message. Raises ConfigError, which never shows a secret.
+    table but were taken out before, for the message. Raises ConfigError, which never shows a secret;
+    SecretMissing for one that is named and is not there.
     """
     if isinstance(table, dict):
         for key in table:
@@ -113,7 +114,8 @@ def _located(exc: msgspec.ValidationError, kind: Any, place: str) -> ConfigError
     path = path.removeprefix(".").replace("[...]", "")
     if isinstance(exc.__cause__, FieldFault):
         path = f"{path}.{exc.__cause__.field}" if path else exc.__cause__.field
-    return ConfigError(join_place(place, path), detail)
+    kind_of_fault = SecretMissing if isinstance(exc.__cause__, UnreadSecret) else ConfigError
+    return kind_of_fault(join_place(place, path), detail)
 
 
 def _detail(message: str, types: Sequence[Any], *, in_file: bool) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from gateway.errors import ConfigError
+from gateway.errors import ConfigError, SecretMissing
 from gateway.settings.decoding import decode, join_place
 from gateway.settings.environment import (
     CONFIG,
@@ -62,8 +62,11 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     schedules: dict[str, Any] = {}
 
 
-def load(environ: Mapping[str, str], directory: Path) -> Settings:
+def load(environ: Mapping[str, str], directory: Path, *, secrets_required: bool = True) -> Settings:
     """The settings from `environ` over `gateway.toml` in `directory`, or the file that `GATEWAY_CONFIG` names.
+
+    For a process that neither serves nor signs, `secrets_required` may be false: keys whose secret is missing are then
+    left out, and targets and triggers lack only what needs theirs.
 
     Raises ConfigError for whatever is wrong, with the place and the mend.
     """
@@ -72,7 +75,7 @@ def load(environ: Mapping[str, str], directory: Path) -> Settings:
     _check_modules("plugins", document.plugins, source)
     _check_modules("imports", document.imports, source)
     over = overrides(environ, set(named_variables(table)))
-    reader = _Reader(source, over, SecretSource(environ, directory))
+    reader = _Reader(source, over, SecretSource(environ, directory, secrets_required))
     return Settings(
         plugins=document.plugins,
         imports=tuple(dict.fromkeys((*document.imports, *imports(environ)))),
@@ -110,6 +113,8 @@ class _Reader:
             return decode(merged, kind, place, secrets=self.secrets)
         except ConfigError as exc:
             key = exc.place.removeprefix(place).strip(".").partition("[")[0]
+            if isinstance(exc, SecretMissing) and not self.secrets.required:
+                return self.section(name, {each: value for each, value in table.items() if each != key}, kind)
             if key not in over:
                 raise
             raise ConfigError(f"environment: {over[key].variable}", exc.detail) from exc

@@ -12,6 +12,10 @@ _MAX_BYTES = 65536
 _FORMS = 'write the text, { env = "NAME" } or { file = "/path" }'
 
 
+class UnreadSecret(ValueError):
+    """A secret that is named, and is not there for this process."""
+
+
 class ConfigFile(str):
     """The path of a file, as a field type of a configuration model; only the configuration file may name one."""
 
@@ -20,10 +24,15 @@ class ConfigFile(str):
 
 @dataclass(frozen=True, slots=True)
 class SecretSource:
-    """The environment and the directory (for relative paths) that `{ env = … }` and `{ file = … }` speak of."""
+    """The environment and the directory (for relative paths) that `{ env = … }` and `{ file = … }` speak of.
+
+    Where secrets are not `required`, for a process that neither serves nor signs, a missing one is no fault: what it
+    belongs to is there, and refuses only what needs the secret.
+    """
 
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     directory: Path = field(default_factory=Path)
+    required: bool = True
 
     def path(self, text: str) -> str:
         """Where a file lies that the configuration names; ValueError if it names none."""
@@ -35,7 +44,7 @@ class SecretSource:
         """The secret in an environment variable; ValueError if it is not set, or empty."""
         value = self.environ.get(name, "")
         if not value:
-            raise ValueError(f"environment variable {name} is not set; set it to the secret")
+            raise UnreadSecret(f"environment variable {name} is not set; set it to the secret")
         return Secret(value)
 
     def file(self, path: str) -> Secret:
@@ -45,7 +54,7 @@ class SecretSource:
                 content = opened.read(_MAX_BYTES + 1)
         except (OSError, ValueError) as exc:
             reason = exc.strerror if isinstance(exc, OSError) else exc
-            raise ValueError(f"cannot read the secret's file {path}: {reason}") from exc
+            raise UnreadSecret(f"cannot read the secret's file {path}: {reason}") from exc
         if len(content) > _MAX_BYTES:
             raise ValueError(f"the secret's file {path} is longer than {_MAX_BYTES} bytes")
         return Secret(_text(content, path))
