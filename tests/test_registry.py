@@ -152,6 +152,14 @@ def test_gateway_plugins_that_names_no_plugin_is_an_error(tmp_path: Path) -> Non
         ("@hookimpl\ndef register_executors(): return 1 / 0", "register_executors failed: ZeroDivisionError"),
         ("@hookimpl\ndef register_executors(): return [Mail]", "offers the class Mail as an executor"),
         ("@hookimpl\ndef register_executors(): return [3]", "offers 3 as an executor"),
+        (
+            "def execute(self, attempt): return Result()\nMail.execute = execute\n" + OFFER,
+            "Mail.execute is not async; make it `async def execute`",
+        ),
+        (
+            "def execute(self, attempt) -> Result: return Result()\nMail.execute = execute\n" + OFFER,
+            "Mail.execute is not async",
+        ),
         ("Mail.name = 'a b'\n" + OFFER, "Mail.name is 'a b'"),
         ("del Mail.name\n" + OFFER, "Mail.name is None"),
         ("Mail.Config = dict\n" + OFFER, "Mail.Config is <class 'dict'>; it must be a subclass of msgspec.Struct"),
@@ -177,6 +185,20 @@ def test_a_plugin_that_cannot_be_used_is_named(tmp_path: Path, code: str, detail
     assert isinstance(error, PluginError)
     assert error.place == "plugin plug_bad"
     assert detail in error.detail
+
+
+@pytest.mark.parametrize(
+    "execute",
+    [
+        "def execute(self, attempt) -> 'Awaitable[Result]': return run(self, attempt)\nMail.execute = execute",
+        "def traced(self, attempt): return run(self, attempt)\nMail.execute = traced",
+        "Mail.execute = functools.wraps(Mail.execute)(lambda self, attempt: run(self, attempt))",
+        "Mail.execute = functools.partialmethod(run)",
+    ],
+)
+def test_an_executor_whose_execute_gives_something_to_await_is_taken(tmp_path: Path, execute: str) -> None:
+    registry = build(tmp_path, plug_mail=f"import functools\nrun = Mail.execute\n{execute}\n{OFFER}")
+    assert [plugin.executors for plugin in registry.plugins[BUILT_IN_COUNT:]] == [("mail",)]
 
 
 def test_an_entry_point_that_two_distributions_offer_is_an_error(tmp_path: Path) -> None:

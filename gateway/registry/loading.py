@@ -20,6 +20,7 @@ from gateway.settings import TARGET_KEYS, TRIGGER_KEYS, Settings, field_names, m
 from gateway.verifier import Verifier
 
 HOOKS = ("register_executors", "register_verifiers", "retry_delay", "job_event")
+AWAITABLE = ("Awaitable", "Coroutine", "Future", "Task")
 GIVEN = "(given)"
 """Stands for the plugin of what was handed over as it is."""
 
@@ -178,7 +179,21 @@ def _check_executor(executor: object, plugin: str) -> None:
         raise PluginError(f"plugin {plugin}", detail)
     if not isinstance(executor, Executor):
         raise PluginError(f"plugin {plugin}", f"offers {executor!r} as an executor; it must derive from Executor")
+    _check_execute(executor, plugin)
     _check_parts(executor, type(executor).__name__, plugin=plugin, taken=TARGET_KEYS)
+
+
+def _check_execute(executor: Executor[Any], plugin: str) -> None:
+    """Refuses an `execute` that gives nothing to await; one that a decorator has made, or that says by its annotation
+    that it gives something, is taken at its word."""
+    execute = getattr(executor.execute, "__func__", executor.execute)
+    is_decorated = getattr(execute, "__name__", "") != "execute" or hasattr(execute, "__wrapped__")
+    if is_decorated or inspect.iscoroutinefunction(execute):
+        return
+    returns = str(execute.__annotations__.get("return", ""))
+    if not any(kind in returns for kind in AWAITABLE):
+        detail = f"{type(executor).__name__}.execute is not async; make it `async def execute`"
+        raise PluginError(f"plugin {plugin}", f"{detail}, and run what blocks by `await asyncio.to_thread(…)`")
 
 
 def _check_verifier(verifier: object, plugin: str) -> None:
