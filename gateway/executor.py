@@ -164,6 +164,10 @@ class Executor(ABC, Generic[C]):
         """What the API shows of a target's config: JSON values, and nothing secret."""
         return {}
 
+    def code_name(self, config: C) -> str:
+        """What errors call the code that a target with this config runs, such as `shop:resize`; empty: the target."""
+        return ""
+
     def check_request(self, config: C, request: JobRequest) -> None:
         """Raises ValueError (FieldFault: with the field) unless a job of such a target may set this of its request."""
         raise ValueError(

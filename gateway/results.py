@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import traceback
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -11,13 +12,20 @@ from typing import Any
 import msgspec
 import orjson
 
-from gateway.errors import AttemptError
+from gateway.errors import AttemptError, Fatal
+from gateway.not_json import describe_fault
 
 RESULT_BYTES = 65536
 MESSAGE_CHARACTERS = 1024
 DETAILS_BYTES = 4096
 PROGRESS_BYTES = 1024
 FRAMES = 6
+_HOME = Path(__file__).parent
+OWN_CODE = tuple(
+    f"{folder}{os.sep}"
+    for folder in (_HOME, *(_HOME.parent / part for part in ("executors", "plugins") if not (_HOME / part).is_dir()))
+)
+"""Where the product's own files lie: in a checkout its executors and plugins stand beside `gateway`, else inside it."""
 MAX_LEVELS = 254
 SAFE_BRACKETS = 250
 """A text with no more opening brackets than this cannot be nested deeper than orjson writes (`MAX_LEVELS`)."""
@@ -43,6 +51,16 @@ def encode_result(value: Any) -> str:
         head = encoded[:MESSAGE_CHARACTERS].decode(errors="ignore")
         return orjson.dumps({"truncated": True, "bytes": len(encoded), "head": head}).decode()
     return encoded.decode()
+
+
+def result_of(value: Any, returned_by: str) -> str:
+    """`encode_result` of what finished work returned; one that is not JSON is Fatal, since the work must not run again
+    for it."""
+    try:
+        return encode_result(value)
+    except Exception as exc:  # whatever a value's own code raises when it is written
+        detail = f"{returned_by} returned {describe_fault(value, _is_json)}"
+        raise Fatal(detail, type="result") from exc
 
 
 def verbatim(text: bytes) -> orjson.Fragment | None:
@@ -107,7 +125,7 @@ def _frames(failure: BaseException) -> list[str]:
     return [
         f"{Path(frame.f_code.co_filename).name}:{line} in {frame.f_code.co_name}"
         for frame, line in traceback.walk_tb(failure.__traceback__)
-        if not str(frame.f_globals.get("__name__", "")).startswith(("gateway.", "executors."))
+        if not frame.f_code.co_filename.startswith(OWN_CODE)
     ][-FRAMES:]
 
 
@@ -147,6 +165,14 @@ def _exact(value: Any, levels: int = MAX_LEVELS) -> Any:
     if isinstance(value, msgspec.Struct) or (hasattr(value, "model_dump") and not isinstance(value, type)):
         return _exact(_plain(value), levels - 1)
     return value
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        encode_result(value)
+    except Exception:  # as above
+        return False
+    return True
 
 
 def _plain(value: Any) -> Any:

@@ -22,7 +22,7 @@ from gateway.errors import ConfigError, EgressDenied, Fatal, NotFound, Retry, St
 from gateway.executor import Attempt, Deferred, HttpClient, Job, Payload, Result
 from gateway.jobs import BUILT_IN, CALLBACK_TARGET, GONE, URL_TARGET, Claimed, Options, Settlement, unpack_body
 from gateway.registry import Registry, Target
-from gateway.results import encode_error, encode_result, error_of
+from gateway.results import encode_error, error_of, result_of
 from gateway.signing import SigningKey
 from gateway.tracing.attempts import AttemptSpans, traceparent_of
 
@@ -74,7 +74,7 @@ class Runner:
                 result = await target.executor.execute(attempt)
             if isinstance(result, Deferred):
                 return self._parked(claimed, target, options, result, attempt.completion_token)
-            return _settle(claimed, "succeeded", result=encode_result(result.value))
+            return _settle(claimed, "succeeded", result=_result(target, result))
         except Fatal as failure:
             gone = failure.gone and not claimed.target.startswith(BUILT_IN)
             return _settle(claimed, "dead", reason=GONE if gone else "fatal", error=error_of(failure))
@@ -179,6 +179,14 @@ class Runner:
         if isinstance(failure, Retry):
             delay_s = max(delay_s, _floor_s(failure.after))
         return max(1, round(delay_s * 1000))
+
+
+def _result(target: Target, result: object) -> str:
+    """The result's JSON; Fatal if it has none, since the work is done, and would only be done again."""
+    if not isinstance(result, Result):
+        who, what = type(target.executor).__name__, type(result).__name__
+        raise Fatal(f"{who}.execute returned {what}, not a Result; return Result(value)", type="result")
+    return result_of(result.value, target.executor.code_name(target.config) or f"the target {target.name}")
 
 
 def _completion_token(claimed: Claimed, target: Target, keys: tuple[SigningKey, ...]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,7 +13,8 @@ import orjson
 import pydantic
 import pytest
 
-from gateway.results import encode_progress, encode_result, verbatim
+from gateway.errors import Fatal
+from gateway.results import encode_progress, encode_result, error_of, result_of, verbatim
 
 AT = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
 
@@ -139,3 +141,50 @@ def test_no_nan_passes_for_null_wherever_it_hides(make: Any) -> None:
 def test_what_is_no_json_is_refused(value: Any) -> None:
     with pytest.raises(TypeError):
         encode_result(value)
+
+
+CYCLE: list[Any] = []
+CYCLE.append(CYCLE)
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (decimal.Decimal("1.5"), "decimal.Decimal, which is not JSON; return str or float"),
+        ({"a": [1, {2}]}, "set at $.a[1], which is not JSON; return list"),
+        ({"a": {"b": b"x"}}, "bytes at $.a.b, which is not JSON; return str"),
+        ({"a": (1, {True: 1})}, "a dict at $.a[1] with a key of type bool, which is not JSON; make its keys str"),
+        (Point(float("inf")), "NaN or an infinity at $.x, which is not JSON; return None"),
+        (["\ud800"], "str at $[0], which is not JSON; return text without lone surrogates"),
+        ([int], "the class int at $[0], which is not JSON; return dict, list, str, int, float, bool or None"),
+        ([BIG, Count({3})], "set at $[1].number, which is not JSON; return list"),  # type: ignore[arg-type]
+    ],
+)
+def test_result_that_is_no_json_is_fatal_and_says_what_is_where(value: Any, told: str) -> None:
+    with pytest.raises(Fatal) as caught:
+        result_of(value, "shop:charge")
+    assert (caught.value.type, caught.value.message) == ("result", f"shop:charge returned {told}")
+
+
+def test_result_inside_itself_is_fatal() -> None:
+    with pytest.raises(Fatal, match="nested so deep"):
+        result_of({"a": CYCLE}, "shop:charge")
+
+
+@pytest.mark.parametrize("name", ["executors.shop", "plugins.shop", "gateway.shop", "gateway"])
+def test_error_shows_the_frames_of_a_users_own_package_whatever_its_name(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "gateway" / "shop.py"
+    code = compile("def charge():\n    raise KeyError('k')", str(file), "exec")
+    module: dict[str, Any] = {"__name__": name}
+    exec(code, module)
+    with pytest.raises(KeyError) as caught:
+        module["charge"]()
+    caught.value.__traceback__ = caught.value.__traceback__ and caught.value.__traceback__.tb_next
+    assert orjson.loads(error_of(caught.value))["traceback"] == ["shop.py:2 in charge"]
+
+
+def test_error_shows_no_frame_of_our_own() -> None:
+    with pytest.raises(TypeError) as caught:
+        encode_result({1, 2})
+    told = orjson.loads(error_of(caught.value))["traceback"]
+    assert {frame.partition(":")[0] for frame in told} == {"test_results.py"}

@@ -67,6 +67,9 @@ class PythonExecutor(Executor[PythonConfig]):
         self._checked[config.callable] = found
         self._functions.pop(config.callable, None)
 
+    def code_name(self, config: PythonConfig) -> str:
+        return config.callable
+
     async def start(self) -> None:
         """Makes the working directory importable; enters the lifespans of what was checked."""
         make_working_directory_importable()

@@ -59,13 +59,13 @@ class Worker:
                 return
             self._say(Ready())
             while isinstance(call := self._next(), Call):
-                self._serve(call, function, runner, lifespans.state)
+                self._serve(call, begin.place, function, runner, lifespans.state)
             runner.run(lifespans.aclose())
 
-    def _serve(self, call: Call, function: Function, runner: asyncio.Runner, state: dict[str, Any]) -> None:
+    def _serve(self, call: Call, place: str, function: Function, runner: asyncio.Runner, state: dict[str, Any]) -> None:
         before = _children()
         try:
-            text = results.encode_result(self._value(call, function, runner, state))
+            text = results.result_of(self._value(call, function, runner, state), place)
         except BaseException as exc:
             self._say(_raised(exc, left=bool(_children() - before)))
         else:

@@ -33,6 +33,7 @@ import structlog
 from gateway.errors import AttemptError, Fatal, GatewayError, Retry
 from gateway.executor import Attempt, Deferred, Executor, HttpClient, HttpResponse, Job, Payload, Result
 from gateway.keys import JobIds
+from gateway.results import result_of
 
 C = TypeVar("C", bound=msgspec.Struct)
 
@@ -154,8 +155,8 @@ class ExecutorContract:
 
     async def test_execute_gives_a_result_that_is_json(self, started: Executor[Any], config_ok: msgspec.Struct) -> None:
         result = await self._run(started, config_ok)
-        assert isinstance(result, Result)
-        orjson.dumps(result.value)
+        assert isinstance(result, Result), f"execute returned {type(result).__name__}, not a Result"
+        result_of(result.value, f"{type(started).__name__}.execute")
         assert orjson.loads(orjson.dumps(result.meta)) == result.meta
 
     async def test_retry_passes(self, started: Executor[Any], config_retry: msgspec.Struct | None) -> None:

@@ -12,9 +12,11 @@ from tests.dispatch.tasks import ODD_FAILURES, ODD_RESULTS
 
 @pytest.mark.parametrize("name", ODD_RESULTS)
 async def test_job_fails_when_its_result_is_no_json(running: Dispatching, name: str) -> None:
-    record = await running.client.ended(await running.client.submit("result", name, max_attempts=1))
-    assert (record.status, record.reason, record.result) == ("dead", "exhausted", b"")
-    assert orjson.loads(record.error)["message"]
+    record = await running.client.ended(await running.client.submit("result", name, max_attempts=3))
+    assert (record.status, record.reason, record.attempts, record.result) == ("dead", "fatal", 1, b"")
+    error = orjson.loads(record.error)
+    assert error["type"] == "result"
+    assert error["message"].startswith("tests.dispatch.tasks:result returned ")
     assert not running.task.done()
 
 

@@ -50,7 +50,7 @@ def bad(payload):
         case "error": raise KeyError("k")
         case "exit": sys.exit(4)
         case "nan": return float("nan")
-        case "object": return object()
+        case "object": return {"a": [1, object()]}
         case "_exit": os._exit(9)
         case "kill": os.kill(os.getpid(), signal.SIGKILL)
         case "http": raise RuntimeError("unreachable")
@@ -134,13 +134,18 @@ async def test_context_speaks_to_the_dispatcher(run: Run) -> None:
         await run("wants_http")
 
 
+ANY_JSON = "dict, list, str, int, float, bool or None"
 FAILURES: dict[str, tuple[type[Exception], str, str]] = {
     "retry": (Retry, "retry", "later"),
     "fatal": (Fatal, "refused", "never"),
     "error": (Retry, "KeyError", "'k'"),
     "exit": (Retry, "systemexit", "raised SystemExit(4)"),
-    "nan": (Retry, "ValueError", "the result holds NaN or an infinity, which JSON cannot express"),
-    "object": (Retry, "TypeError", "Type is not JSON serializable: object"),
+    "nan": (Fatal, "result", "process_functions:bad returned NaN or an infinity, which is not JSON; return None"),
+    "object": (
+        Fatal,
+        "result",
+        f"process_functions:bad returned object at $.a[1], which is not JSON; return {ANY_JSON}",
+    ),
     "_exit": (Retry, "process", "the process of process_functions:bad exited with code 9 in the middle of the call"),
     "kill": (Retry, "process", "the process of process_functions:bad was killed by SIGKILL"),
 }

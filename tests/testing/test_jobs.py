@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from decimal import Decimal
 from typing import Any, ClassVar
 
 import msgspec
@@ -44,12 +45,20 @@ class Printer(Executor[PrinterConfig]):
                 raise Retry("warming up", after=40)
             case "never":
                 raise Fatal("no paper", details={"tray": attempt.config.tray})
+            case "bare":
+                return {"tray": attempt.config.tray}  # type: ignore[return-value]
+            case "exact":
+                return Result({"sheets": [Decimal("1.5")]})
         return Result({"tray": attempt.config.tray, "number": attempt.number})
 
 
 def shout(text: str, context: Context) -> str:
     context.progress(len(text))
     return text.upper()
+
+
+def priced(payload: Any) -> Any:
+    return {"prices": {7: payload}}
 
 
 def fails(payload: Any) -> None:
@@ -76,6 +85,23 @@ async def test_job_that_fails_says_why() -> None:
     assert (ran.status, ran.reason, ran.error) == ("dead", "fatal", {"type": "fatal", "message": "no paper", "tray": 7})
     ran = await run_job(Printer(), config={"tray": 1, "pause": 5}, timeout="10ms", retry={"max_attempts": 1})
     assert (ran.reason, ran.error and ran.error["type"]) == ("exhausted", "timeout")
+
+
+async def test_job_whose_work_is_done_runs_once_whatever_it_returned() -> None:
+    returned = {
+        "bare": "Printer.execute returned dict, not a Result; return Result(value)",
+        "exact": "the target job returned decimal.Decimal at $.sheets[0], which is not JSON; return str or float",
+    }
+    for payload, message in returned.items():
+        ran = await run_job(Printer(), payload, config={"tray": 1})
+        assert (ran.reason, len(ran.attempts)) == ("fatal", 1)
+        assert ran.error == {"type": "result", "message": message}
+    ran = await run_job(priced, {"secret": 1})
+    assert ran.error == {
+        "type": "result",
+        "message": f"{__name__}:priced returned a dict at $.prices with a key of type int, which is not JSON; "
+        "make its keys str",
+    }
 
 
 async def test_retry_policy_is_seen_on_the_clock_and_the_same_seed_draws_the_same() -> None:
