@@ -55,7 +55,7 @@ local function repeat_claim()
   for i = 1, #had do
     local status, token, attempt, previous, updated, facts = match(lines[had[i]] or '', LINE)
     if status == 'running' and token == attempt .. ':' .. nonce then
-      reply(had[i], attempt .. '|' .. previous .. '|' .. updated .. '|' .. facts, bodies[had[i]] or '\n')
+      reply(had[i], attempt .. '|' .. previous .. '|' .. updated .. '|' .. facts, body_of(had[i]) or '\n')
     end
   end
   return answer(0, false)
@@ -240,8 +240,8 @@ end
 return function()
   local fault = read_args()
   if fault then return fault end
-  begin_taking(lease_ms)
-  begin_turns(n)
+  begin_taking(lease_ms, n)
+  begin_turns()
   last = call('HMGET', dk, 'nonce', 'ids', 'seen', 'idle')
   if last[1] == nonce then return repeat_claim() end
   read_lanes()

@@ -55,6 +55,28 @@ local function count_known(values, count)
 end
 
 local here -- status of the jobs of this batch that it has taken in
+local kept -- idempotency hash -> what is stored under it, by this batch too
+
+local function read_kept(values, count)
+  local hashes = {}
+  for i = 1, count do
+    if values[13 * i - 3] ~= '' then hashes[#hashes + 1] = values[13 * i - 3] end
+  end
+  kept = {}
+  for first = 1, #hashes, CHUNK do
+    local last = math.min(first + CHUNK - 1, #hashes)
+    local keys = {}
+    for i = first, last do keys[#keys + 1] = P .. 'idem:' .. hashes[i] end
+    local found = call('MGET', unpack(keys))
+    for i = first, last do kept[hashes[i]] = found[i - first + 1] end
+  end
+end
+
+local function keep(hash, id, fingerprint, window)
+  if hash == '' then return end
+  kept[hash] = id .. ' ' .. fingerprint
+  call('SET', P .. 'idem:' .. hash, kept[hash], 'PX', window)
+end
 
 -- Where a job stood before this batch, or stands by it; nil if there is no such job.
 local function was_there(id) return here[id] or status_of(id) end
@@ -62,7 +84,7 @@ local function was_there(id) return here[id] or status_of(id) end
 -- An earlier job with this idempotency key, as its reply; nil if there is none. Where the fingerprint begins with `~`
 -- (deliveries of a trigger) a dead one does not count: a provider that sends again wants it done.
 local function repeated(hash, fingerprint)
-  local known = hash ~= '' and call('GET', P .. 'idem:' .. hash)
+  local known = kept[hash]
   if not known then return nil end
   local id, first = match(known, '^(%S+) (.*)$')
   local status = was_there(id) or 'gone'
@@ -78,6 +100,7 @@ return function()
   if fault then return fault end
   local there = count_known(values, count)
   here = {}
+  read_kept(values, count)
   local out = {}
   local seq
   for i = 1, count do
@@ -88,7 +111,7 @@ return function()
     if reply and reply[1] == 'duplicate' and reply[2] == id then reply[1] = 'accepted' end -- elsewhere, by a first call
     if not reply and is_elsewhere(id) then
       post(id, { unpack(values, 13 * i - 12, 13 * i) })
-      if hash ~= '' then call('SET', P .. 'idem:' .. hash, id .. ' ' .. fingerprint, 'PX', window) end
+      keep(hash, id, fingerprint, window)
       reply = { 'accepted', id, delay > 0 and 'scheduled' or 'pending' }
     end
     if not reply and delay == 0 and room(lane) <= 0 then reply = { 'full', id, '' } end
@@ -96,7 +119,7 @@ return function()
       if not seq then seq = call('INCRBY', P .. 'seq', count) - count end
       status = accept(seq + i, id, lane, target, key, priority, delay, nil, expires, max_attempts, callback, body)
       here[id] = status
-      if hash ~= '' then call('SET', P .. 'idem:' .. hash, id .. ' ' .. fingerprint, 'PX', window) end
+      keep(hash, id, fingerprint, window)
       reply = { 'accepted', id, status }
     end
     out[i] = reply

@@ -3,16 +3,21 @@
 local nonce
 local suspects_left  -- how many suspects may still be taken
 local taken, taken_n -- the reply, and of how many jobs
+local carried        -- bytes of the bodies in it
+local budget         -- steps left; none once the reply carries a lot
 local leases, ids    -- of the jobs taken
 local bodies         -- id -> body, false if there is no such job
 local news           -- has there come something to claim where the walk may have been already?
 local STARTED, FRESH, DEADLINE
 
+local CARRIED_MOST = 4194304 -- a reply that takes long to arrive would eat up the leases of what it brings
+local FIRST_FEW = 16         -- bodies that are read before the others, to see how long they are
+
 local LINE = '^(%a+)|([^|]*)|(%d+)|%d*|(%d*)|(%d*)|(.*)$'
 
-local function begin_taking(lease_ms)
-  taken, taken_n, leases, ids, bodies = { -1, 0, now_ms }, 0, {}, {}, {}
-  news = false
+local function begin_taking(lease_ms, most)
+  taken, taken_n, carried, leases, ids, bodies = { -1, 0, now_ms }, 0, 0, {}, {}, {}
+  news, budget = false, 4 * most + 16
   STARTED = '|' .. NOW .. '|'
   FRESH = 'running|1:' .. nonce .. '|1' .. STARTED .. '||' -- the line of a first attempt, up to its facts
   DEADLINE = text(now_ms + lease_ms)
@@ -22,18 +27,35 @@ local function reply(id, own, body)
   local at = 3 * taken_n + 3
   taken[at + 1], taken[at + 2], taken[at + 3] = id, own, body
   taken_n = taken_n + 1
+  carried = carried + #body
+  if carried >= CARRIED_MOST then budget = 0 end
 end
 
--- Reads all that taking these jobs needs.
+-- Reads all that taking these jobs needs; where bodies are long not all of them, since few will be taken.
 local function read_jobs(ids)
   read_lines(ids)
-  local keys = {}
+  local keys, bytes = {}, 0
   for i = 1, #ids do keys[i] = P .. 'b:' .. ids[i] end
-  for first = 1, #ids, CHUNK do
-    local last = math.min(first + CHUNK - 1, #ids)
+  local first, size = 1, FIRST_FEW
+  while first <= #ids and bytes < CARRIED_MOST / 4 do
+    local last = math.min(first + size - 1, #ids)
     local found = call('MGET', unpack(keys, first, last))
-    for i = first, last do bodies[ids[i]] = found[i - first + 1] end
+    for i = first, last do
+      local body = found[i - first + 1]
+      bodies[ids[i]] = body
+      bytes = bytes + (body and #body or 0)
+    end
+    first, size = last + 1, CHUNK
   end
+end
+
+local function body_of(id)
+  local body = bodies[id]
+  if body == nil then
+    body = call('GET', P .. 'b:' .. id)
+    bodies[id] = body
+  end
+  return body
 end
 
 -- Moves a plain job whose target has gained flows since it came into its flow, if that is what it is.
@@ -65,11 +87,7 @@ end
 -- Starts a job: 'taken', 'gone' (expired, or no record), 'moved' (into its flow), or 'suspect' (not now). `k`: the flow
 -- it comes from.
 local function take(id, lane, k)
-  local body = bodies[id]
-  if body == nil then
-    body = call('GET', P .. 'b:' .. id)
-    bodies[id] = body
-  end
+  local body = body_of(id)
   if not body then return 'gone' end
   local line = line_of(id)
   local attempt, previous, updated, facts = 1, '', '', nil

@@ -1,12 +1,11 @@
 -- Prepended to the claim, after what takes a job: a target's turns, in which its keys give a job each (docs: flows).
 
-local budget      -- steps left
 local goal        -- how many jobs there are to be in all once this lane is done with
 local look_most   -- jobs of earlier times that may still be looked for
 local passed_over -- targets whose first job is a suspect that may not run now
 
-local function begin_turns(most)
-  budget, look_most, passed_over = 4 * most + 16, 2 * CHUNK, {}
+local function begin_turns()
+  look_most, passed_over = 2 * CHUNK, {}
 end
 
 local function is_reference(member)
@@ -74,6 +73,7 @@ local function serve_keyless(t, lane, limit)
       break
     end
     out = i
+    if budget <= 0 then break end
   end
   if out > 0 then call('ZPOPMIN', queue, out) end
   queue_changed(k, lane)

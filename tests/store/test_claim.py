@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from gateway.store.wake import listen
 from tests.store.site import Site
 from tests.waiting import ended
@@ -40,6 +42,28 @@ async def test_claim_takes_no_more_than_it_asked_for(site: Site) -> None:
     exchange = await worker.exchange([], worker.next_claim(3, suspects=True))
     assert [job.job_id for job in exchange.claimed] == ids[3:]
     assert not exchange.more
+
+
+@pytest.mark.parametrize("keys", [("",), ("a",), ("a", "b", "c")])
+@pytest.mark.parametrize("limited", [False, True])
+async def test_claim_brings_only_so_much_at_once_however_long_the_bodies_are(
+    site: Site, limited: bool, keys: tuple[str, ...]
+) -> None:
+    if limited:
+        await site.store.control_flow("resize", {"concurrency": 100})
+    payload = b'"' + b"x" * (1 << 20) + b'"'
+    ids = [(await site.put(payload=payload, key=keys[n % len(keys)]))[0] for n in range(9)]
+    taken: list[str] = []
+    worker = site.worker()
+    while len(taken) < len(ids):
+        claim = worker.next_claim(20, suspects=True)
+        exchange = await worker.exchange([], claim)
+        assert 0 < len(exchange.claimed) <= 4
+        assert exchange.more is (len(taken) + len(exchange.claimed) < len(ids))
+        assert (await worker.exchange([], claim)).claimed == exchange.claimed, "asked again, it is the same"
+        taken += [job.job_id for job in exchange.claimed]
+        assert {job.body for job in exchange.claimed} == {b"\n" + payload}
+    assert taken == ids
 
 
 async def test_no_job_is_given_out_twice_when_many_claim_at_once(site: Site) -> None:
