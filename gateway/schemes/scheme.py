@@ -38,8 +38,9 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     body; `tolerance` (seconds) is how far it may lie from our clock, either way.
 
     A repeat is told by the signed `{id}`, else by fields of the body (`id_fields`, of which the first must be there),
-    else by the unsigned `id_header` with the body's hash, else, with `dedupe_body`, by that hash alone, else by the
-    hash of what was signed with a time. `event_fields` tell the type: the first that is there.
+    else by the unsigned `id_header` with the body's hash (without the time of `timestamp_field`), else, with
+    `dedupe_body`, by that hash alone, else by the hash of what was signed with a time. `event_fields` tell the type:
+    the first that is there.
     """
 
     header: str

@@ -204,6 +204,19 @@ def test_unsigned_id_is_bound_to_the_bodys_hash() -> None:
     assert delivery.event == "orders/create"
 
 
+@pytest.mark.parametrize("time", ["{}", '"{}"'])
+@pytest.mark.parametrize("named", [{"id_header": "X-Id"}, {"dedupe_body": True}])
+def test_attempt_with_another_time_in_its_body_is_a_repeat(time: str, named: dict[str, Any]) -> None:
+    verifier = _verifier(timestamp_field="meta.sent", **named)
+
+    def delivery_id(sent: int, n: int) -> str | None:
+        body = f'{{"meta": {{"sent" : {time.format(sent)}}}, "n": {n}}}'.encode()
+        return verifier.verify(_post(("x-sig", _mac(body).hex()), ("x-id", "e-1"), body=body), float(sent)).id
+
+    assert delivery_id(1_700_000_000, 1) == delivery_id(1_700_003_600, 1)
+    assert delivery_id(1_700_000_000, 1) != delivery_id(1_700_000_000, 2)
+
+
 def test_delivery_without_an_id_is_known_by_what_was_signed_with_its_time() -> None:
     def delivery_id(timestamp: bytes) -> str | None:
         text = f"t={timestamp.decode()},v1={_mac(timestamp + b'.' + BODY).hex()}"
