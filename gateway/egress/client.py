@@ -16,7 +16,7 @@ from yarl import URL
 from gateway.egress.addresses import EVERYWHERE, parse_allow
 from gateway.egress.connector import Connector
 from gateway.egress.exchange import ClosedMeanwhile, Way, exchange, head_of
-from gateway.egress.failures import failure
+from gateway.egress.failures import failure, unconnected_in_time
 from gateway.egress.resolver import Lookup, SystemLookup
 from gateway.egress.rules import check_framing, check_url
 from gateway.errors import HttpError
@@ -93,9 +93,9 @@ class EgressClient:
         head = head_of(way, headers, names, len(body))
         if timeout_s <= 0:
             raise HttpError("timeout", "no time was left to send the request")
-        timeout = _connect_timeout(connect_timeout_s)
+        timeout, limit = _connect_timeout(connect_timeout_s), asyncio.timeout(timeout_s)
         try:
-            async with asyncio.timeout(timeout_s):
+            async with limit:
                 try:
                     return await exchange(way, head, body, timeout=timeout, max_body=max_body)
                 except ClosedMeanwhile:
@@ -106,6 +106,8 @@ class EgressClient:
         except ClosedMeanwhile as exc:
             raise failure(exc.__cause__ or exc, timeout_s) from exc
         except (ClientError, HttpProcessingError, OSError) as exc:
+            if isinstance(exc, TimeoutError) and not limit.expired():
+                raise unconnected_in_time(way.request.url, connect_timeout_s) from exc
             raise failure(exc, timeout_s) from exc
 
     def _new_way(self, method: str, url: str, tls: ssl.SSLContext | None) -> Way:

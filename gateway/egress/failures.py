@@ -14,6 +14,7 @@ from aiohttp import (
     ServerDisconnectedError,
 )
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
+from yarl import URL
 
 from gateway.egress.addresses import AddressDenied
 from gateway.errors import EgressDenied, GatewayError, HttpError
@@ -40,6 +41,14 @@ def failure(exc: BaseException, timeout_s: float) -> GatewayError:
     if isinstance(exc, TimeoutError):
         return HttpError("timeout", f"no full answer within {round(timeout_s, 2):g} s")
     return HttpError(_kind(exc), _detail(exc))
+
+
+def unconnected_in_time(url: URL, connect_timeout_s: float) -> HttpError:
+    """What ended a request whose connection was not there in its own time, which is less than the request's."""
+    host = f"[{url.host}]" if ":" in (url.host or "") else url.host
+    return HttpError(
+        "connect", f"no connection to {host}:{url.port} within the connect_timeout of {connect_timeout_s:g} s"
+    )
 
 
 def _denied(exc: BaseException | None) -> AddressDenied | None:

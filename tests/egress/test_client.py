@@ -152,6 +152,15 @@ async def test_stalling_peer_ends_at_the_total_deadline(client: EgressClient) ->
         await asyncio.wait_for(receiver.left.wait(), 5)
 
 
+async def test_connection_that_is_not_there_in_its_own_time_is_none(client: EgressClient) -> None:
+    async with Receiver(stall) as receiver:  # it takes the connection, and says nothing of TLS
+        with pytest.raises(
+            HttpError, match=rf"no connection to 127.0.0.1:{receiver.port} within .* of 0.2 s"
+        ) as caught:
+            await client.request("POST", receiver.url.replace("http:", "https:"), timeout_s=60, connect_timeout_s=0.2)
+    assert caught.value.kind == "connect"
+
+
 async def test_no_time_left_is_a_timeout_and_not_for_ever(client: EgressClient) -> None:
     async with Receiver(stall) as receiver:
         assert await kind_of(client.request("POST", receiver.url, timeout_s=0.0)) == "timeout"
