@@ -96,8 +96,8 @@ def worker_app() -> Starlette:
     """The application in a worker process of `serve`, which ends when its parent does."""
     # by its pid, since a manager that is dead already is nobody's parent any more
     die_with_parent(int(os.environ[_MANAGER_PID]), death_signal=signal.SIGTERM)
-    configure_logging(load(os.environ, Path.cwd()).gateway)
     settings = load(os.environ, Path.cwd())
+    configure_logging(settings.gateway)
     folder = Path(os.environ[WORKERS_FOLDER])
     app = create_app(settings, open_store(settings), Registry.build(settings), close_store=True, workers_folder=folder)
     calm_collector()

@@ -47,7 +47,7 @@ async def run_dispatcher(settings: Settings, *, redis_url: str) -> None:
     if store is None:
         return
     try:
-        await _run(settings, store, stop, redis_url=redis_url)
+        await _run(settings, store, registry, stop=stop, redis_url=redis_url)
     finally:
         await store.aclose()
 
@@ -72,9 +72,8 @@ async def _open_store(settings: Settings, redis_url: str, registry: Registry, st
     return None
 
 
-async def _run(settings: Settings, store: Store, stop: Stop, *, redis_url: str) -> None:
+async def _run(settings: Settings, store: Store, registry: Registry, *, stop: Stop, redis_url: str) -> None:
     gateway = settings.gateway
-    registry = Registry.build(settings)
     lag, vitals = LoopLag(), Vitals("dispatcher", package.__version__)
     metrics = process_registry(lag, vitals, store.client.calls)
     async with LateClient(settings.egress.allow) as http:
