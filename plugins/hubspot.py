@@ -6,11 +6,15 @@ The body is an array of events; `eventId` is not unique by itself, and a retry c
 
 from __future__ import annotations
 
+import hashlib
+import re
+from dataclasses import replace
 from typing import Any, Literal
 
 from gateway import Delivery, Rejected, Settings, Verifier, WebhookRequest, hookimpl, schemes
 
 _ITEM = ("eventId", "subscriptionId", "objectId", "occurredAt")
+_ATTEMPT = re.compile(rb'"attemptNumber"\s*:\s*[0-9]+')
 SCHEMES = {
     "v3": schemes.Scheme(
         header="x-hubspot-signature-v3",
@@ -20,16 +24,14 @@ SCHEMES = {
         signed="{method}{url}{body}{timestamp}",
         url_form="unescaped",
         item_fields=_ITEM,
-        dedupe_body=True,
     ),
     "v2": schemes.Scheme(
         header="x-hubspot-signature",
         algorithm="plain-sha256",
         signed="{method}{url}{body}",
         item_fields=_ITEM,
-        dedupe_body=True,
     ),
-    "v1": schemes.Scheme(header="x-hubspot-signature", algorithm="plain-sha256", item_fields=_ITEM, dedupe_body=True),
+    "v1": schemes.Scheme(header="x-hubspot-signature", algorithm="plain-sha256", item_fields=_ITEM),
 }
 
 
@@ -67,8 +69,12 @@ class HubspotVerifier(Verifier[HubspotConfig]):
         """The delivery; a bad v3 never falls back to an older signature."""
         older: list[str] = [version for version in ("v2", "v1") if version in self._checks]
         if "v3" in self._checks and (request.values(SCHEMES["v3"].header) or not older):
-            return self._checks["v3"](request, now)
-        return self._by_older(request, now, older)
+            delivery = self._checks["v3"](request, now)
+        else:
+            delivery = self._by_older(request, now, older)
+        if not request.body:
+            return delivery
+        return replace(delivery, id=hashlib.sha256(_ATTEMPT.sub(b"", request.body)).hexdigest()[:32])
 
     def sign(self, request: WebhookRequest, now: float, *, event: str = "") -> WebhookRequest | None:
         """The request signed by the first of the versions."""

@@ -148,7 +148,7 @@ class Check:
         A scheme with neither an id nor a time is not deduplicated: two equal bodies may be two events.
         """
         unsigned = optional_label(request, self.scheme.id_header)
-        if unsigned or self.scheme.dedupe_body:
+        if unsigned or (self.scheme.dedupe_body and request.body):
             body = request.body if self._time is None else self._time.sub(b"", request.body)  # new in each attempt
             return f"{unsigned}:{_short_hash(body)}"
         return _short_hash(message) if "{timestamp}" in self.scheme.signed else None

@@ -217,6 +217,14 @@ def test_attempt_with_another_time_in_its_body_is_a_repeat(time: str, named: dic
     assert delivery_id(1_700_000_000, 1) != delivery_id(1_700_000_000, 2)
 
 
+def test_requests_without_a_body_are_not_one_delivery() -> None:
+    verifier = _verifier(dedupe_body=True, signed="{url}{body}")
+    for query in ("a", "b"):
+        url = f"https://hooks.example/hooks/x?{query}"
+        request = WebhookRequest("GET", url, (("x-sig", _mac(url.encode()).hex()),), b"")
+        assert verifier.verify(request, NOW).id is None
+
+
 def test_delivery_without_an_id_is_known_by_what_was_signed_with_its_time() -> None:
     def delivery_id(timestamp: bytes) -> str | None:
         text = f"t={timestamp.decode()},v1={_mac(timestamp + b'.' + BODY).hex()}"
