@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -19,7 +20,7 @@ import redis
 from tests.deploy import compose, terraform
 from tests.deploy.machine import Machine
 from tests.deploy.programs import from_compose
-from tests.documents import ROOT, free_port
+from tests.documents import ROOT, commands, free_port
 from tests.e2e.installation import Process
 from tests.servers import Server, free_ports
 from tests.topology.certificates import make_certificates
@@ -157,23 +158,34 @@ def tls_options(folder: Path, port: int) -> list[str]:
 
 
 def test_procfile_runs_a_job_under_honcho(tmp_path: Path) -> None:
-    """Of the Procfile one word is another: tests listen on this machine only."""
+    """As the page prints it. Of the Procfile one word is another: tests listen on this machine only."""
     text = (ROOT / "Procfile").read_text()
     assert "--host 0.0.0.0" in text
     (tmp_path / "Procfile").write_text(text.replace("0.0.0.0", "127.0.0.1"))
     for file in (ROOT / "deploy" / "app").glob("*.*"):
         (tmp_path / file.name).write_text(file.read_text())
+    write, start, ask = commands(ROOT / "docs" / "systemd.md")[-3:]
     port = free_port()
     bin_folder = Path(sys.executable).parent
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(("GATEWAY_", "REDIS_URL", "PORT"))}
+    ours = {"PATH": f"{bin_folder}:{os.environ['PATH']}", "GATEWAY_GATEWAY_DISPATCHER_PORT": "0"}
+
+    def shell(text: str) -> str:
+        text = text.replace("8080", str(port)).replace("redis://127.0.0.1:6379/0", server.url)
+        command = ["bash", "-eu", "-c", text.replace("curl ", "curl -sS --noproxy '*' ")]
+        return subprocess.run(
+            command, cwd=tmp_path, env=kept | ours, capture_output=True, text=True, timeout=60, check=True
+        ).stdout
+
     with Server() as server:
-        env = {"GATEWAY_REDIS_URL": server.url, "GATEWAY_GATEWAY_DISPATCHER_PORT": "0"}
-        env["PATH"] = f"{bin_folder}:{os.environ['PATH']}"
-        honcho = [str(bin_folder / "honcho"), "start", "--port", str(port)]
-        process = Process(honcho, tmp_path, tmp_path / "honcho.log", env)
+        shell(write)
+        process = Process(shlex.split(start), tmp_path, tmp_path / "honcho.log", ours)
         try:
             with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False) as api:
                 until_sync(lambda: is_ready(api, process), timeout_s=60)
-                run_job(api, "honcho")
+            said = shell(ask)
+            assert f"gateway http://127.0.0.1:{port}/readyz: well" in said
+            assert '"result":"Hello, Ada!"' in said
             process.signal(signal.SIGTERM)
             process.wait(40)
             log = process.log.read_text()
