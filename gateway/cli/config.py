@@ -14,6 +14,7 @@ import typer
 
 from gateway.cli.cautions import cautions
 from gateway.cli.environment import Imports, load_settings, where_from
+from gateway.cli.ports import check_ports_apart
 from gateway.cli.printing import print_facts, print_json, print_table, printable
 from gateway.cli.writing import beginning, named, sections, toml
 from gateway.errors import ConfigError
@@ -106,7 +107,14 @@ def _redis(settings: Settings) -> str:
 
 
 def faults(settings: Settings) -> Iterator[ConfigError]:
-    """The first fault of every target, trigger and schedule; raises PluginError for a plugin that does not load."""
+    """Ports that meet, and the first fault of every target, trigger and schedule.
+
+    Raises PluginError for a plugin that does not load.
+    """
+    try:
+        check_ports_apart(settings.gateway, where_from())
+    except ConfigError as exc:
+        yield exc
     registry = Registry.build(msgspec.structs.replace(settings, targets={}, triggers={}, schedules={}, imports=()))
     targets: dict[str, Target] = {}
     for name, target in settings.targets.items():

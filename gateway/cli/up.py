@@ -14,11 +14,12 @@ import typer
 
 from gateway.api.server import check_serving
 from gateway.cli.dispatch import Processes, dispatchers, program
-from gateway.cli.environment import Imports, load_process_settings, redis_url, tell_redis
+from gateway.cli.environment import Imports, load_process_settings, redis_url, tell_redis, where_from
+from gateway.cli.ports import check_ports_apart
 from gateway.cli.serve import Host, Port, Workers
 from gateway.registry import Registry
 from gateway.secret import Secret
-from gateway.settings import Settings
+from gateway.settings import GatewaySettings, Settings
 from gateway.settings.environment import REDIS_URL
 from gateway.store.embedded import DATA_DIR, EmbeddedValkey
 from gateway.supervisor import Child, Supervisor
@@ -39,6 +40,7 @@ def up(
     """Everything in one: an embedded Valkey (unless a Redis is configured), a gateway and a dispatcher."""
     settings = load_process_settings(imports)
     _heed_signals()
+    _check_ports(settings.gateway, host, port, processes)
     _check_registry(settings)
     tell_redis(settings, data_dir)
     embedded = EmbeddedValkey(data_dir) if settings.redis_url is None else None
@@ -59,6 +61,14 @@ def _heed_signals() -> None:
     """Until the supervisor takes the signals over, one ends this process in order: what was started is stopped."""
     for sig in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sig, lambda number, frame: sys.exit(128 + number))
+
+
+def _check_ports(own: GatewaySettings, host: str | None, port: int | None, processes: int) -> None:
+    """Raises ConfigError where the children would want the same port."""
+    came = where_from()
+    if port is not None:
+        own, came = msgspec.structs.replace(own, port=port), came | {("gateway", "port"): "--port"}
+    check_ports_apart(msgspec.structs.replace(own, host=host or own.host), came, processes=processes)
 
 
 def _check_registry(settings: Settings) -> None:

@@ -63,6 +63,19 @@ def test_faults_are_told_with_their_places(bare: Shell) -> None:
     ]
 
 
+def test_port_of_both_is_a_fault_that_names_both_places(tmp_path: Path) -> None:
+    (tmp_path / "gateway.toml").write_text("[gateway]\ndispatcher_port = 9090\n")
+    shell = Shell(tmp_path, PORT="9090")
+    told = "gateway.dispatcher_port (gateway.toml): 9090 is the gateway's too: gateway.port (PORT) is 9090"
+    for command in ("config", "check"), ("up",), ("up", "--host", "0.0.0.0"):
+        assert told in shell.refused(*command, code=os.EX_CONFIG)
+    more = shell.refused("up", "--port", "9091", "--processes", "2", code=os.EX_CONFIG)
+    assert "9090 to 9091 is the gateway's too: gateway.port (--port) is 9091" in more
+    (tmp_path / "gateway.toml").write_text('[gateway]\ndispatcher_port = 9090\nhost = "127.0.0.2"\n')
+    shell.text("config", "check")
+    shell.close()
+
+
 def test_folder_without_a_file_is_told_how_to_get_one(bare: Shell) -> None:
     said = bare.text("config", "check")
     assert said == f"no gateway.toml in {bare.folder}: defaults only; `gateway config init` writes one\n"
