@@ -56,7 +56,7 @@ def test_doctor_tells_every_fault_and_goes_on_when_a_check_fails(tmp_path: Path,
     done = doctor(tmp_path, f"unix://{tmp_path}/none.sock", namespace, "--json")
     assert done.returncode == 1
     found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [each["check"] for each in found if each["level"] == "fault"] == ["configuration", "version"]
+    assert [each["check"] for each in found if each["level"] == "fault"] == ["configuration", "redis"]
     assert "pithon" in found[0]["detail"]
 
 

@@ -174,7 +174,8 @@ def print_jobs(jobs: list[JobSummary], more: bool) -> None:
 
 
 def _row(job: JobSummary) -> tuple[object, ...]:
-    state = job.status.value + (f" ({why})" if (why := job.reason or job.waiting_on) else "")
+    why = job.reason or job.waiting_on
+    state = (job.status.value, why) if why else job.status.value  # two lines: of 80 columns 9 are left for it
     return job.job_id, job.target, state, job.lane, f"{job.attempts}/{job.max_attempts}"
 
 

@@ -95,10 +95,13 @@ async def examine(patient: Patient, checks: Mapping[str, Check] = CHECKS) -> Asy
         try:
             async for finding in check(patient):
                 yield name, finding
+        except StoreUnavailable as error:
+            if str(error) not in told:
+                yield "redis", Finding("fault", f"{error} {redis_origin()}")
+            told.add(str(error))
         except GatewayError as error:
             if str(error) not in told:
-                where = f" {redis_origin()}" if isinstance(error, StoreUnavailable) else ""
-                yield name, Finding("fault", f"{error}{where}")
+                yield name, Finding("fault", str(error))
             told.add(str(error))
 
 

@@ -1,0 +1,34 @@
+"""Tables as a terminal of 80 columns shows them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from gateway.cli.jobs import print_jobs
+from gateway.client.answers import JobSummary
+
+DEAD = {
+    "job_id": "01a22780-5329-7d03-8458-4c0287d2a700",
+    "target": "resize-images-of-customers",
+    "status": "dead",
+    "reason": "exhausted",
+    "lane": "critical",
+    "priority": 0,
+    "attempts": 5,
+    "max_attempts": 5,
+    "stalls": 0,
+    "created_at": "2026-01-01T00:00:00Z",
+    "updated_at": "2026-01-01T00:00:00Z",
+}
+
+
+def test_reason_of_a_dead_job_stays_in_one_piece(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    print_jobs([msgspec.convert(DEAD, JobSummary)], False)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    words = {word for line in lines for word in line.split()}
+    assert {"dead", "exhausted", "critical", "5/5", DEAD["job_id"]} <= words
