@@ -206,6 +206,15 @@ def test_toml_syntax_error_tells_line_and_column(tmp_path: Path) -> None:
     assert detail.startswith("not TOML: ")
 
 
+def test_text_without_quotes_is_told_what_it_lacks(tmp_path: Path) -> None:
+    place, detail = fault(tmp_path, "[targets.a]\r\nexecutor = python\r\n")
+    assert (place, detail) == (
+        "gateway.toml: line 2, column 12",
+        'not TOML: Invalid value; a text stands in quotes: key = "text"',
+    )
+    assert "quotes" not in fault(tmp_path, "[gateway]\nslots = = 3")[1]
+
+
 def test_file_that_is_not_utf8_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "gateway.toml").write_bytes(b"# caf\xe9")
     with pytest.raises(ConfigError, match=r"gateway.toml: is not UTF-8 text \(byte 5\)"):

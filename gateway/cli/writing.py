@@ -16,7 +16,7 @@ from gateway.settings.environment import SECTIONS
 HIDDEN = "(a secret)"
 
 _HEAD = """\
-# gateway.toml: what this gateway runs, and how. Every key is described in docs/configuration.md;
+# gateway.toml: what this gateway runs, and how. Every key is described on the documentation's page Configuration;
 # `gateway config check` says whether all is right, `gateway config show` what is in force.
 
 # A target is a named thing to run. This one prints its payload back; try it:

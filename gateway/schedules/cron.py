@@ -33,6 +33,15 @@ MACROS = {
 _EPOCH = datetime(1970, 1, 1)  # naive on purpose: the calendar is walked in local time
 _FORMS = 'write five fields ("30 2 * * *": minute, hour, day, month, weekday), six with seconds first, or a macro'
 
+_TAKES = {
+    "second": "0 to 59",
+    "minute": "0 to 59",
+    "hour": "0 to 23",
+    "day-of-month": "1 to 31, L or LW",
+    "month": "1 to 12 or JAN to DEC",
+    "day-of-week": "0 to 7 or SUN to SAT, 5L or 5#2",
+}
+
 
 class Cron:
     """An expression in a time zone; instants are Unix seconds. Made by `parse_cron`."""
@@ -101,7 +110,8 @@ def parse_cron(expression: str, timezone: str = "UTC") -> Cron:
         return Cron(fields, clock)
     except CronSimError as exc:
         name = str(exc).removeprefix("Bad ")
-        raise ValueError(f"{expression!r}: the field {name} is wrong; docs/schedules.md has what it may hold") from exc
+        takes = f"{_TAKES.get(name, 'numbers')}, as *, lists (1,2), ranges (1-3) and steps (*/2)"
+        raise ValueError(f"{expression!r}: the field {name} is wrong; it takes {takes}") from exc
     except (ValueError, AssertionError) as exc:
         raise ValueError(f"{expression!r} is not a cron expression; {_FORMS}") from exc
 

@@ -132,8 +132,10 @@ def read_file(environ: Mapping[str, str], directory: Path) -> tuple[str, dict[st
     """The file's name for messages, and its table; no `gateway.toml` at all is an empty one."""
     named = environ.get(CONFIG, "").strip()
     source = named or FILE
+    text = ""
     try:
-        return source, tomllib.loads((directory / source).read_bytes().decode())
+        text = (directory / source).read_bytes().decode()
+        return source, tomllib.loads(text)
     except FileNotFoundError as exc:
         if not named:
             return source, {}
@@ -143,14 +145,17 @@ def read_file(environ: Mapping[str, str], directory: Path) -> tuple[str, dict[st
     except UnicodeDecodeError as exc:
         raise ConfigError(source, f"is not UTF-8 text (byte {exc.start})") from exc
     except tomllib.TOMLDecodeError as exc:
-        raise _syntax_error(source, str(exc)) from exc
+        raise _syntax_error(source, str(exc), text) from exc
     except RecursionError as exc:
         raise ConfigError(source, "is nested too deep") from exc
 
 
-def _syntax_error(source: str, message: str) -> ConfigError:
+def _syntax_error(source: str, message: str, text: str) -> ConfigError:
     if found := _TOML_AT.match(message):
-        return ConfigError(f"{source}: line {found[2]}, column {found[3]}", f"not TOML: {found[1]}")
+        at = text.replace("\r\n", "\n").split("\n")[int(found[2]) - 1][int(found[3]) - 1 :]
+        bare = found[1] == "Invalid value" and at[:1].isalpha()
+        mend = '; a text stands in quotes: key = "text"' if bare else ""
+        return ConfigError(f"{source}: line {found[2]}, column {found[3]}", f"not TOML: {found[1]}{mend}")
     return ConfigError(source, f"not TOML: {message}")
 
 

@@ -148,7 +148,7 @@ def test_time_of_day_fires_once_a_day_when_clocks_first_reach_it(zone: str, day:
         ("* * * *", "has 4 fields"),
         ("* * * * * * *", "has 7 fields"),
         ("60 * * * *", "field minute"),
-        ("* 24 * * *", "field hour"),
+        ("* 24 * * *", "field hour is wrong; it takes 0 to 23, as"),
         ("* * 0 * *", "field day-of-month"),
         ("* * * 13 *", "field month"),
         ("* * * * 8", "field day-of-week"),
