@@ -29,3 +29,12 @@ def parse_duration(value: object) -> Duration:
     if not math.isfinite(seconds) or seconds < 0 or seconds > MAX_S:
         raise ValueError("a duration lies between 0 and ten years")
     return Duration(seconds)
+
+
+def roughly(seconds: float) -> str:
+    """A duration to two digits, in the unit that suits it: `16s`, `2.9m`, `25h`."""
+    unit, size = next((each for each in _LARGE if seconds >= 2 * each[1]), ("s", 1))
+    return f"{float(f'{seconds / size:.2g}'):g}{unit}"
+
+
+_LARGE = (("d", 86400), ("h", 3600), ("m", 60))

@@ -18,6 +18,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway import schemes
+from gateway.backoff import CALLBACK_RETRY
 from gateway.durations import Duration, parse_duration
 from gateway.errors import ConfigError, NotFound, PluginError
 from gateway.events import JobEvent
@@ -278,7 +279,7 @@ def test_an_unknown_target_lists_those_that_there_are(tmp_path: Path) -> None:
 def test_the_callback_target_runs_but_takes_no_submitted_job(tmp_path: Path) -> None:
     registry = build(tmp_path)
     callback = registry.target(CALLBACK_TARGET)
-    assert (callback.executor.name, callback.retry.max_attempts) == ("http", 8)
+    assert (callback.executor.name, callback.retry) == ("http", CALLBACK_RETRY)
     assert CALLBACK_TARGET not in registry.targets
     with pytest.raises(NotFound, match=r"no target named 'gateway.callback'; known: none"):
         registry.submittable(CALLBACK_TARGET)

@@ -15,6 +15,7 @@ from gateway.api.records import timestamp
 from gateway.api.registering import parse_target, rotated
 from gateway.api.replays import DEFAULT_RATE, optional_body
 from gateway.api.reply import Reply, json_reply
+from gateway.backoff import RetryPolicy, patience_s
 from gateway.durations import Duration
 from gateway.errors import NotFound, WrongState
 from gateway.limits import KeyLimits, Limits, Rate
@@ -166,11 +167,22 @@ def _render(target: Target, state: TargetState, known: Registered | None) -> dic
         out["limits"] = _limits(target.limit)
     if target.ordered:
         out["ordered"] = True
+    out["retry"] = _retry(target.retry)
     if config := target.executor.describe(target.config):
         out["config"] = config
     if known is not None:
         out |= {"created_at": timestamp(known.created_ms), "updated_at": timestamp(known.updated_ms)}
     return out
+
+
+def _retry(policy: RetryPolicy) -> dict[str, Any]:
+    return {
+        "policy": policy.policy,
+        "max_attempts": policy.max_attempts,
+        "base": float(policy.base),
+        "cap": float(policy.cap),
+        "gives_up_after": float(f"{patience_s(policy):.2g}"),
+    }
 
 
 def _limits(limits: KeyLimits) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from gateway.cli.printing import print_facts, print_json, print_table
 from gateway.cli.reading import read_json, read_object
 from gateway.cli.session import Session, speaks
 from gateway.cli.waiting import ENDED_BADLY
-from gateway.client.answers import Probed, Targets, TargetShown
+from gateway.client.answers import Probed, RetryShown, Targets, TargetShown
 from gateway.client.calls import targets as calls
+from gateway.durations import roughly
 
 app = typer.Typer(
     help="Lists, shows, registers, tries out, pauses and resumes targets.", add_completion=False, no_args_is_help=True
@@ -136,4 +137,9 @@ def _row(target: TargetShown) -> tuple[object, ...]:
 
 
 def _print(target: TargetShown) -> None:
-    print_facts(msgspec.structs.asdict(target))
+    print_facts(msgspec.structs.asdict(target) | {"retry": target.retry and _retry(target.retry)})
+
+
+def _retry(retry: RetryShown) -> str:
+    after = roughly(retry.gives_up_after)
+    return f"{retry.policy}, at most {retry.max_attempts} attempts, gives up after about {after}"

@@ -30,7 +30,7 @@ argv = ["cat"]
 # executor = "python"                  # the working directory is importable
 # callable = "shop.images:resize"      # called as f(payload) or f(payload, context)
 # timeout = "30s"
-# retry = { max_attempts = 8, base = "1s", cap = "10m" }
+# retry = { policy = "exponential-jitter", max_attempts = 15, base = "5s", cap = "2h" }     # gives up after about 6.6h
 # limit = { rate = "10/s", concurrency = 4 }
 
 # [triggers.github]                    # takes deliveries at /hooks/github

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.backoff import RetryPolicy
+from gateway.backoff import CALLBACK_RETRY, RetryPolicy
 from gateway.breaker import Breaker
 from gateway.errors import ConfigError, PluginError, SecretMissing
 from gateway.executor import Executor
@@ -20,7 +20,6 @@ from gateway.settings import TARGET_KEYS, FieldFault, SecretSource, TargetSettin
 
 CALLBACK_EXECUTOR = "http"
 CALLBACK_TIMEOUT_S = 30.0
-CALLBACK_RETRY = RetryPolicy(max_attempts=8)
 URL_TIMEOUT_S = 30.0
 _URL_JOB_MAY = ("headers", "method", "query")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.backoff import RetryPolicy
+from gateway.backoff import CALLBACK_RETRY
 from gateway.egress.rules import check_url
 from gateway.jobs import Callback
 from gateway.signing import SECRET_PREFIX, parse_secret
@@ -76,9 +76,9 @@ def check_callback(callback: Callback, faults: Faults) -> None:
         faults.add("/callback/events", "is empty; leave it out for every event, or leave the callback out")
     if callback.retry is not None:
         try:
-            callback.retry.over(RetryPolicy())
+            callback.retry.over(CALLBACK_RETRY)
         except ValueError as exc:
-            faults.add("/callback/retry", f"{exc} (the defaults are base 1s and cap 10m)")
+            faults.add("/callback/retry", f"{exc} (the defaults are base 1s and cap 6h)")
     if callback.secret is not None and (problem := _secret_problem(callback.secret)):
         faults.add("/callback/secret", problem)
 

@@ -258,7 +258,7 @@ async def test_jobs_of_a_key_have_its_callback_unless_they_name_one(api: Running
     ("retry", "pointer"),
     [
         ({"max_attempts": 0}, "/callback/retry/max_attempts"),
-        ({"base": "2h"}, "/callback/retry"),
+        ({"base": "7h"}, "/callback/retry"),
         ({"bse": "1s"}, "/callback/retry/bse"),
     ],
 )

@@ -50,6 +50,8 @@ async def test_target_shows_its_limits_and_how_it_stands(api: Running) -> None:
     assert shown.limits.per_key is not None
     assert (shown.limits.per_key.rate, shown.limits.per_key.concurrency) == ("2/d", 3)
     assert (shown.paused, shown.pending, shown.running, shown.blocked) == (False, {}, 0, None)
+    assert shown.retry is not None
+    assert (shown.retry.max_attempts, shown.retry.base, shown.retry.gives_up_after) == (5, 1.0, 17.0)
     for _ in range(3):
         await submit(api, "slow")
     await submit(api, "slow", lane="critical")

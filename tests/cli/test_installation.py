@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import re
 from typing import Any
 
 from tests.cli.shell import Shell
@@ -17,7 +18,9 @@ def test_targets_are_listed_paused_and_resumed(shell: Shell) -> None:
     assert shell.json("targets", "pause", "work")["blocked"] == "paused"
     assert shell.json("targets", "show", "work")["paused"]
     assert "paused" in shell.text("targets", "list")
-    assert "paused    yes" in shell.text("targets", "show", "work")
+    shown = shell.text("targets", "show", "work")
+    assert "paused    yes" in shown
+    assert re.search(r"^retry .*, at most \d+ attempts, gives up after about [\d.]+[smhd]$", shown, re.MULTILINE)
     assert not shell.json("targets", "resume", "work")["paused"]
     assert "disabled_at" not in shell.json("targets", "enable", "work", "--replay", "--rate", "50/s")
     said = shell.refused("targets", "show", "helt", code=1)

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from gateway.api.models.problems import Model
+from gateway.backoff import Policy
 
 BlockedBy = Literal["disabled", "paused", "breaker", "concurrency", "quota", "rate"]
 
@@ -25,6 +26,16 @@ class LimitsShown(KeyLimitsShown):
     per_key: KeyLimitsShown | None = None
 
 
+class RetryShown(Model):
+    """A retry policy, in seconds; `gives_up_after` is about how long a job that keeps failing waits in all."""
+
+    policy: Policy
+    max_attempts: int
+    base: float
+    cap: float
+    gives_up_after: float
+
+
 class TargetShown(Model):
     """A target and how it stands: jobs that wait, by lane; jobs that run, where it has flows; why none may start."""
 
@@ -40,6 +51,7 @@ class TargetShown(Model):
     lane: str | None = None
     limits: LimitsShown | None = None
     ordered: bool = False
+    retry: RetryShown | None = None
     config: dict[str, Any] = {}
     created_at: datetime | None = None
     updated_at: datetime | None = None

@@ -24,6 +24,16 @@ class LimitsShown(KeyLimitsShown, frozen=True, kw_only=True):
     per_key: KeyLimitsShown | None = None
 
 
+class RetryShown(Answer, frozen=True, kw_only=True):
+    """A retry policy, in seconds; `gives_up_after` is about how long a job that keeps failing waits in all."""
+
+    policy: str
+    max_attempts: int
+    base: float
+    cap: float
+    gives_up_after: float
+
+
 class TargetShown(Answer, frozen=True, kw_only=True):
     """A target and how it stands: jobs that wait, by lane; jobs that run, where that is counted; why none may start."""
 
@@ -36,6 +46,7 @@ class TargetShown(Answer, frozen=True, kw_only=True):
     lane: str | None = None
     limits: LimitsShown | None = None
     ordered: bool = False
+    retry: RetryShown | None = None
     source: Source = "file"
     disabled_at: datetime | None = None
     replay_id: str | None = None
