@@ -88,8 +88,9 @@ class Client(Redis):
     """Those that still wait for replies."""
 
     _linking: asyncio.Lock
-    _undialled: tuple[float, Exception] | None = None
-    """When the last dial began that brought no link, and why."""
+    _dials = 0
+    _undialled: tuple[int, Exception] | None = None
+    """Which dial was the last that brought no link, and why."""
 
     _reply_timeout_s: float
 
@@ -180,24 +181,24 @@ class Client(Redis):
         """Told of each call before it is sent; a client of one server looks for no other."""
 
     async def _linked(self) -> Link:
-        clock = asyncio.get_running_loop().time
-        asked_s = clock()
+        before = self._dials
         async with self._linking:
             link = self._link
             if link is not None and link.usable and link.made_in == self.generation:
                 return link
             # one dial speaks for all who wait: a server that takes connections and says nothing would be asked by each
             # of them in turn, and the last one wait for all of them
-            if self._undialled is not None and self._undialled[0] >= asked_s:
+            if self._undialled is not None and self._undialled[0] > before:
                 raise alike(self._undialled[1])
             if link is not None:
                 link.retire()
                 self._retired = [each for each in (*self._retired, link) if each.usable]
-            self._link, made_in, began_s = None, self.generation, clock()
+            self._link, made_in = None, self.generation
+            self._dials += 1
             try:
                 connection = await self.dial()
             except (RedisError, OSError) as error:
-                self._undialled = (began_s, alike(error))
+                self._undialled = (self._dials, alike(error))
                 raise
             self._link = Link(connection, timeout_s=self._reply_timeout_s, made_in=made_in)
             return self._link

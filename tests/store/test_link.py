@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
@@ -95,23 +97,27 @@ async def test_calls_fail_in_time_when_the_server_is_silent_and_go_through_when_
 
 
 async def test_one_dial_speaks_for_all_who_wait_when_the_server_takes_connections_and_says_nothing() -> None:
-    writers: list[asyncio.StreamWriter] = []
-
-    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers.append(writer)
-        await reader.read()
-        writer.close()
-
-    server = await asyncio.start_server(take, "127.0.0.1", 0)
-    client = Client.to(f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0", reply_timeout_s=0.2)
-    try:
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:
+        silent.setblocking(False)
+        client = Client.to(f"redis://127.0.0.1:{silent.getsockname()[1]}/0", reply_timeout_s=0.2)
         calls = [client.call("ECHO", "x") for _ in range(20)]
         answers = await asyncio.gather(*calls, return_exceptions=True)
         assert {type(answer) for answer in answers} == {TimeoutError}
-        assert len(writers) <= 2, "who asked while the first dial was under way waits for one of its own"
-    finally:
+        assert _taken(silent) == 2, "who asked while the first dial was under way waits for one of its own"
+        with pytest.raises(TimeoutError):
+            await client.call("ECHO", "y")
+        assert _taken(silent) == 1, "what is asked anew is tried anew, however soon"
         await client.aclose()
-        server.close()
+
+
+def _taken(listener: socket.socket) -> int:
+    """How many connections have come since."""
+    count = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            listener.accept()[0].close()
+            count += 1
+    return count
 
 
 async def test_a_long_reply_may_take_longer_than_the_server_may_be_silent() -> None:
