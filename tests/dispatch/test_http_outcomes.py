@@ -241,7 +241,8 @@ async def test_answer_that_breaks_at_any_byte_is_a_named_failure_and_never_a_res
             record = await running.client.ended(job_id, timeout_s=60)
             assert record.reason == "exhausted", name
             assert orjson.loads(record.error)["type"] in named[name.partition("-")[0]], (name, record.error)
-        assert all(len(receiver.requests) == 1 for receiver in receivers.values())
+        # on a slow machine a time limit this short may be over before the request has left
+        assert all(len(each.requests) == 1 for name, each in receivers.items() if not name.startswith("stall-"))
 
 
 async def test_json_answer_is_the_result_byte_for_byte(tmp_path: Path, valkey_server: Server, namespace: str) -> None:
