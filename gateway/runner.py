@@ -62,7 +62,7 @@ class Runner:
         try:
             target = await self._target(claimed.target)
         except NotFound as error:
-            return _settle(claimed, "dead", reason="no_target", error=encode_error("no_target", str(error)))
+            return self._without_target(claimed, error)
         options = _NO_OPTIONS
         try:
             options, payload = unpack_body(claimed.body)
@@ -90,8 +90,12 @@ class Runner:
         try:
             target = self.registry.target(claimed.target)
         except NotFound as error:  # removed meanwhile
-            return _settle(claimed, "dead", reason="no_target", error=encode_error("no_target", str(error)))
+            return self._without_target(claimed, error)
         return self._failed(claimed, target, unpack_body(claimed.body)[0], _out_of_time())
+
+    def _without_target(self, claimed: Claimed, error: NotFound) -> Settlement:
+        mend = f"this dispatcher read {self.registry.source} when it started: if the target is newer, restart it"
+        return _settle(claimed, "dead", reason="no_target", error=encode_error("no_target", f"{error}; {mend}"))
 
     async def _target(self, name: str) -> Target:
         """The target, also one that was registered so lately that this process has not heard of it."""

@@ -34,10 +34,11 @@ class ClientGone(Exception):
 
 
 class BodyLimits(msgspec.Struct, frozen=True):
-    """How many bytes a body may have, and how many seconds it may stall."""
+    """How many bytes a body may have, and how many seconds it may stall; `setting` is what says how many bytes."""
 
     most_bytes: int
     timeout_s: float
+    setting: str = "max_body of [gateway]"
 
 
 class Arriving:
@@ -131,7 +132,7 @@ def check_body(headers: Headers, limits: BodyLimits, size: int) -> None:
 def check_size(size: int, limits: BodyLimits) -> None:
     """Raises Refused (413) for more bytes than there may be."""
     if size > limits.most_bytes:
-        raise Refused(413, f"the body is larger than {limits.most_bytes} bytes", close=True)
+        raise Refused(413, f"the body is larger than {limits.most_bytes} bytes, {limits.setting}", close=True)
 
 
 def media_type(headers: Headers) -> str:

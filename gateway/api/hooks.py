@@ -70,8 +70,12 @@ def _let_in(call: Call, trigger: Trigger) -> str:
 
 def _limits(call: Call, trigger: Trigger) -> BodyLimits:
     own = call.gateway.settings.gateway
-    most = trigger.reception.body_limit or trigger.verifier.body_limit or own.max_body
-    return BodyLimits(most, float(own.body_timeout))
+    timeout_s = float(own.body_timeout)
+    if most := trigger.reception.body_limit:
+        return BodyLimits(most, timeout_s, "body_limit of the trigger")
+    if most := trigger.verifier.body_limit:
+        return BodyLimits(most, timeout_s, "which its provider never exceeds; body_limit of the trigger can be more")
+    return BodyLimits(own.max_body, timeout_s)
 
 
 def _begin(call: Call, arrival: Arrival) -> Begun:

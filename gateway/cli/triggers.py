@@ -101,7 +101,9 @@ def send_delivery(
     file: Annotated[Path, typer.Option(help="The delivery's body.", exists=True, dir_okay=False)],
     event: Annotated[str, typer.Option(help="The event's type, where the provider says it in a header.")] = "",
     header: Annotated[list[str] | None, typer.Option(help="Another header, as 'name: value'.")] = None,
-    to: Annotated[str | None, typer.Option(help="Where the gateway listens; default: its host and port here.")] = None,
+    to: Annotated[
+        str | None, typer.Option(help="The gateway's URL, or the trigger's own; default: its host and port here.")
+    ] = None,
 ) -> None:
     """Signs a body as the provider would, sends it to the gateway, and prints the answer."""
     settings = load_settings(secrets_required=False)
@@ -117,7 +119,8 @@ def send_delivery(
     if signed is None:
         kind = trigger.verifier.name
         raise ConfigError(f"trigger {name}", f"{kind} alone can sign this: what is configured is its public key")
-    answer = _send(f"{(to or _here(settings)).rstrip('/')}/hooks/{name}", signed)
+    base = (to or _here(settings)).rstrip("/").removesuffix(f"/hooks/{name}")
+    answer = _send(f"{base}/hooks/{name}", signed)
     print(f"{answer.status_code} {answer.reason_phrase}", file=sys.stderr)
     print(answer.text)
     if answer.is_success and _has_no_jobs(answer):

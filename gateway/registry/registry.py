@@ -57,6 +57,7 @@ class Registry:
         self.executors: Mapping[str, Executor[Any]] = _values(offers.executors)
         self.verifiers: Mapping[str, type[Verifier[Any]]] = _values(offers.verifiers)
         self.listeners = listeners
+        self.source = settings.source
         self._lanes = settings.lanes.order
         self._per_target = settings.egress.per_target
         self._configured = {

@@ -68,6 +68,14 @@ async def test_body_over_the_limit_is_413_when_its_length_is_declared(api: Runni
     assert await refusal(api, HEAD + b"Content-Length: %d\r\n\r\n" % (limit + 1)) == 413
 
 
+async def test_body_over_the_limit_is_told_which_setting_that_is(api: Running) -> None:
+    answer = await api.client.post("/jobs", content=b" " * (api.settings.gateway.max_body + 1))
+    assert (
+        answer.json()["detail"]
+        == f"the body is larger than {api.settings.gateway.max_body} bytes, max_body of [gateway]"
+    )
+
+
 async def test_body_over_the_limit_is_413_when_the_client_is_still_sending_it(api: Running) -> None:
     length = api.settings.gateway.max_body + 300_000
     assert await refusal(api, HEAD + b"Content-Length: %d\r\n\r\n" % length, b" " * length) == 413

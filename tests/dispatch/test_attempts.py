@@ -129,6 +129,7 @@ async def test_job_is_dead_when_its_target_is_not_known_here(running: Dispatchin
     record = await running.client.ended(await running.client.submit("elsewhere", max_attempts=9))
     assert (record.status, record.reason, record.attempts) == ("dead", "no_target", 1)
     assert b"elsewhere" in record.error
+    assert b"this dispatcher read gateway.toml when it started" in record.error
 
 
 async def test_job_is_dead_at_once_when_its_stored_payload_is_no_json(running: Dispatching) -> None:

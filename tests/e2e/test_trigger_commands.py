@@ -47,8 +47,8 @@ def test_delivery_is_signed_sent_and_queued(installation: Installation) -> None:
     (installation.folder / "push.json").write_text('{"ref": "main", "n": 1.0}')
     put = {"verifier": "stripe", "secrets": ["whsec_another"], "routes": [{"target": "show"}]}
     assert installation.client.put("/triggers/late", json=put).status_code == 201
-    for name in ("repo", "late"):
-        done = gateway(installation, "triggers", "test", name, "--file", "push.json", "--event", "push", "--to", base)
+    for name, to in (("repo", base), ("late", f"{base}/hooks/late/")):
+        done = gateway(installation, "triggers", "test", name, "--file", "push.json", "--event", "push", "--to", to)
         assert (done.returncode, done.stderr) == (0, "202 Accepted\n")
         job_id = json.loads(done.stdout)["jobs"][0]["job_id"]
         assert installation.ended(job_id)["result"] == {"ref": "main", "n": 1.0}
