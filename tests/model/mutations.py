@@ -52,8 +52,8 @@ MUTATIONS = (
     ),
     Mutation(
         "begin: a claim's jobs are given again by the next",
-        "  taken, taken_n, leases, ids, bodies = { -1, 0, now_ms }, 0, {}, {}, {}\n",
-        "  taken, taken_n, leases, ids, bodies = taken or { -1, 0, now_ms }, taken_n or 0, {}, {}, {}\n",
+        "  taken, taken_n, carried, leases, ids, bodies = { -1, 0, now_ms }, 0, 0, {}, {}, {}\n",
+        "  taken, taken_n, carried, leases, ids, bodies = taken or { -1, 0, now_ms }, taken_n or 0, 0, {}, {}, {}\n",
     ),
     Mutation(
         "breaker: what fails while it is open is spent",
