@@ -4,6 +4,8 @@ local goal        -- how many jobs there are to be in all once this lane is done
 local look_most   -- jobs of earlier times that may still be looked for
 local passed_over -- targets whose first job is a suspect that may not run now
 
+local LOOK = 20 -- a look costs as much as so many jobs
+
 local function begin_turns()
   look_most, passed_over = 2 * CHUNK, {}
 end
@@ -19,7 +21,7 @@ local function is_gathered(t, lane, rank)
   local from = call('HGET', earlier, lane)
   while from and tonumber(from) < rank and look_most > 0 do
     local found = call('ZRANGE', P .. 'lane:' .. lane, '(' .. from, '+inf', 'BYSCORE', 'LIMIT', 0, CHUNK, 'WITHSCORES')
-    look_most = look_most - CHUNK
+    look_most = look_most - math.max(LOOK, #found / 2)
     local gone = {}
     for i = 1, #found, 2 do
       if not is_reference(found[i]) and move(found[i]) then gone[#gone + 1] = found[i] end

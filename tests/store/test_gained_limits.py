@@ -65,3 +65,17 @@ async def test_suspects_keep_their_order_when_limits_come(site: Site) -> None:
     await site.store.control_flow(T, {"paused": 0})
     later = await site.put(2, target=T)
     assert await drain(site, 1) == [*lost, *later]
+
+
+async def test_keys_take_turns_in_every_lane_that_holds_jobs_of_before(site: Site) -> None:
+    lanes = ("critical", "default", "low")
+    earlier = {lane: await site.put(target=T, lane=lane) for lane in lanes}
+    await site.store.control_flow(T, {"paused": 0})
+    later = {
+        lane: [*await site.put(target=T, lane=lane), *await site.put(target=T, lane=lane, key="k")] for lane in lanes
+    }
+    expected = []
+    for lane in lanes:
+        without_key, of_key = later[lane]
+        expected += [*earlier[lane], of_key, without_key]
+    assert await site.take(site.worker(), 100) == expected
