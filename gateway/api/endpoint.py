@@ -167,12 +167,15 @@ class Turn:
         self.end(self._endpoint._problem(exception))
 
     def end(self, reply: Reply) -> None:
-        """Answers, once."""
+        """Answers, once; what goes wrong with that is told to nobody else."""
         self._over = True
         endpoint, call = self._endpoint, self._call
-        endpoint._count(call, reply.status)
-        if not _answered(reply, call.scope):
-            self._go_on(lambda scope, receive, send: endpoint._send(reply, scope, receive, send))
+        try:
+            endpoint._count(call, reply.status)
+            if not _answered(reply, call.scope):
+                self._go_on(lambda scope, receive, send: endpoint._send(reply, scope, receive, send))
+        except Exception as error:
+            log.error("an answer could not be sent", route=endpoint.path, exc_info=error)
 
 
 def _answered(reply: Reply, scope: Scope) -> bool:

@@ -71,7 +71,12 @@ class LeaseKeeper:
         wait_s = interval_s
         try:
             while not await self._stopped_within(wait_s):
-                wait_s = interval_s if await self._renew(client) else min(interval_s, 0.5)
+                try:
+                    reached = await self._renew(client)
+                except Exception as error:  # whatever it is: without another try every job here would be lost
+                    log.error("leases not renewed", exc_info=error)
+                    reached = False
+                wait_s = interval_s if reached else min(interval_s, 0.5)
         finally:
             await client.aclose()
 

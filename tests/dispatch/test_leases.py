@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from gateway.dispatch.leases import Held, LeaseKeeper
+from gateway.keys import Keyspace
 from gateway.settings import Settings
 from tests.dispatch.running import Dispatching, client_of, dispatching, settings_for
 from tests.dispatch.tasks import Stage
@@ -73,6 +75,31 @@ async def test_lease_is_kept_for_as_long_as_an_attempt_takes(
             stage.go.set()
             record = await running.client.ended(job_id)
     assert (record.status, record.attempts, taken) == ("succeeded", 1, [])
+
+
+async def test_leases_are_renewed_again_after_a_fault_in_between(valkey_server: Server, namespace: str) -> None:
+    asked: list[float] = []
+
+    def held() -> list[Held]:
+        asked.append(time.monotonic())
+        if len(asked) == 1:
+            raise ValueError("planted")
+        return []
+
+    keeper = LeaseKeeper(
+        valkey_server.url,
+        [Keyspace(namespace, 0)],
+        "d1",
+        lease_ms=300,
+        heartbeat_ms=1_000,
+        held=held,
+        renewed=lambda renewed: None,
+    )
+    keeper.start()
+    try:
+        await until(lambda: _true(len(asked) > 2))
+    finally:
+        await asyncio.to_thread(keeper.stop)
 
 
 async def test_attempt_is_ended_when_its_lease_was_lost(settings: Settings, namespace: str, stage: Stage) -> None:
