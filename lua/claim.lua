@@ -186,12 +186,14 @@ local function serve_overdue()
 end
 
 -- Each lane's share of the claim by its weight. What is left over of a share is kept as credit, so that small claims
--- add up to the weights too; a lane without work keeps none.
+-- add up to the weights too; a lane without work keeps none. One whose jobs are all that the reply carries pays for the
+-- whole of it, and whom it left none goes first the next time.
 local function serve_weighted()
-  local present, sum = {}, 0
+  local present, place, sum = {}, {}, 0
   for i = 1, #lanes do
     if weights[lanes[i]] > 0 and call('EXISTS', P .. 'lane:' .. lanes[i]) == 1 then
       present[#present + 1] = lanes[i]
+      place[lanes[i]] = i
       sum = sum + weights[lanes[i]]
     end
   end
@@ -199,13 +201,18 @@ local function serve_weighted()
   local credit = {}
   for i = 1, #credits, 2 do credit[credits[i]] = tonumber(credits[i + 1]) end
   call('DEL', P .. 'credit')
+  table.sort(present, function(lane, other)
+    local own, others = floor(credit[lane] or 0), floor(credit[other] or 0)
+    return own > others or own == others and place[lane] < place[other]
+  end)
   local free = n - taken_n
   for i = 1, #present do
     local lane = present[i]
     local due = math.min((credit[lane] or 0) + free * weights[lane] / sum, 2 * n)
-    local before = taken_n
+    local before, open = taken_n, budget > 0
     if due >= 1 then walk(lane, math.min(n, before + floor(due))) end
-    call('HSET', P .. 'credit', lane, string.format('%.6f', due - (taken_n - before)))
+    local spent = open and budget <= 0 and free or taken_n - before
+    call('HSET', P .. 'credit', lane, string.format('%.6f', due - spent))
   end
 end
 

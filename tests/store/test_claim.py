@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from gateway.store.wake import listen
-from tests.store.site import Site
+from tests.store.site import LANES, Site
 from tests.waiting import ended
+
+LONG = b'"' + b"x" * (1 << 20) + b'"'
+"""Of four of these a claim's reply is full."""
 
 
 async def test_lower_lane_waits_when_a_higher_one_has_jobs(site: Site) -> None:
@@ -51,8 +55,7 @@ async def test_claim_brings_only_so_much_at_once_however_long_the_bodies_are(
 ) -> None:
     if limited:
         await site.store.control_flow("resize", {"concurrency": 100})
-    payload = b'"' + b"x" * (1 << 20) + b'"'
-    ids = [(await site.put(payload=payload, key=keys[n % len(keys)]))[0] for n in range(9)]
+    ids = [(await site.put(payload=LONG, key=keys[n % len(keys)]))[0] for n in range(9)]
     taken: list[str] = []
     worker = site.worker()
     while len(taken) < len(ids):
@@ -62,8 +65,27 @@ async def test_claim_brings_only_so_much_at_once_however_long_the_bodies_are(
         assert exchange.more is (len(taken) + len(exchange.claimed) < len(ids))
         assert (await worker.exchange([], claim)).claimed == exchange.claimed, "asked again, it is the same"
         taken += [job.job_id for job in exchange.claimed]
-        assert {job.body for job in exchange.claimed} == {b"\n" + payload}
+        assert {job.body for job in exchange.claimed} == {b"\n" + LONG}
     assert taken == ids
+
+
+@pytest.mark.parametrize("long_lane", ["critical", "low"])
+async def test_lane_has_its_share_while_another_fills_every_reply_with_long_bodies(site: Site, long_lane: str) -> None:
+    worker = replace(site.worker(), dispatcher_id="weighing", weights={"critical": 60, "default": 30, "low": 10})
+    lanes = {(await site.put(payload=LONG, lane=long_lane))[0]: long_lane for _ in range(24)}
+    for lane in set(LANES) - {long_lane}:
+        lanes |= dict.fromkeys(await site.put(20, lane=lane), lane)
+    claims = [[lanes[job_id] for job_id in await site.take(worker, 50)] for _ in range(4)]
+    assert {lane for claim in claims for lane in claim} == set(LANES)
+    assert all(claim.count(long_lane) <= 4 for claim in claims)
+
+
+async def test_lanes_share_by_their_weights_when_all_bodies_are_long(site: Site) -> None:
+    worker = replace(site.worker(), dispatcher_id="weighing", weights={"critical": 50, "default": 25, "low": 25})
+    lanes = {(await site.put(payload=LONG, lane=lane))[0]: lane for lane in LANES for _ in range(16)}
+    claims = [{lanes[job_id] for job_id in await site.take(worker, 50)} for _ in range(4)]
+    assert all(len(claim) == 1 for claim in claims), "a reply is full of one lane's"
+    assert [claim.pop() for claim in claims].count("critical") == 2
 
 
 async def test_no_job_is_given_out_twice_when_many_claim_at_once(site: Site) -> None:
