@@ -92,6 +92,9 @@ class Client(Redis):
     _undialled: tuple[int, Exception] | None = None
     """Which dial was the last that brought no link, and why."""
 
+    _closes = 0
+    """How often it was closed: who waits for a connection then gets none."""
+
     _reply_timeout_s: float
 
     @classmethod
@@ -182,7 +185,9 @@ class Client(Redis):
 
     async def _linked(self) -> Link:
         before = self._dials
+        closes = self._closes
         async with self._linking:
+            self._check_open(closes)
             link = self._link
             if link is not None and link.usable and link.made_in == self.generation:
                 return link
@@ -200,8 +205,16 @@ class Client(Redis):
             except (RedisError, OSError) as error:
                 self._undialled = (self._dials, alike(error))
                 raise
+            if closes != self._closes:
+                await connection.disconnect(nowait=True)
+            self._check_open(closes)
             self._link = Link(connection, timeout_s=self._reply_timeout_s, made_in=made_in)
             return self._link
+
+    def _check_open(self, closes: int) -> None:
+        """Raises ConnectionError if the client was closed since it had been so often."""
+        if closes != self._closes:
+            raise ConnectionError("the connection is closed")
 
     async def dial(self) -> Any:
         """A connection that the library makes and that is of none of its pools: it is the caller's to close."""
@@ -246,6 +259,7 @@ class Client(Redis):
         self.generation += 1
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
+        self._closes += 1
         links, self._retired, self._link = [*self._retired, self._link], [], None
         for link in links:
             if link is not None:

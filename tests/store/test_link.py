@@ -169,6 +169,24 @@ async def test_a_call_ends_with_its_client_when_another_connection_has_followed_
         await asyncio.wait([next_call])
 
 
+async def test_a_client_that_is_closed_while_it_connects_keeps_no_connection_and_sends_nothing() -> None:
+    with Server() as server, server.client() as admin:
+        client = Client.to(server.url)
+        server.suspend()
+        calls = [asyncio.ensure_future(client.call("SET", f"late:{at}", "x")) for at in range(3)]
+        await asyncio.sleep(0.05)  # whether they connect by then or not, the end is the same
+        await client.aclose()
+        server.resume()
+        for answer in await asyncio.gather(*calls, return_exceptions=True):
+            assert isinstance(answer, ConnectionError)
+        assert admin.keys("late:*") == []
+
+        async def alone() -> bool:
+            return len(admin.client_list()) == 1
+
+        await until(alone)
+
+
 async def _gone(client: Client, number: int) -> bool:
     clients: bytes = await client.call("CLIENT", "LIST")
     return b"id=%d " % number not in clients
