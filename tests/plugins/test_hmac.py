@@ -217,6 +217,17 @@ def test_attempt_with_another_time_in_its_body_is_a_repeat(time: str, named: dic
     assert delivery_id(1_700_000_000, 1) != delivery_id(1_700_000_000, 2)
 
 
+def test_events_that_differ_by_a_time_of_their_own_are_two_deliveries() -> None:
+    verifier = _verifier(timestamp_field="sent", dedupe_body=True)
+
+    def delivery_id(measured: int) -> str | None:
+        body = f'{{"sent": {NOW:.0f}, "reading": {{"sent": {measured}, "value": 20}}}}'.encode()
+        return verifier.verify(_post(("x-sig", _mac(body).hex()), body=body), NOW).id
+
+    assert delivery_id(1_700_000_000) != delivery_id(1_700_000_060)
+    assert delivery_id(1_700_000_000) == delivery_id(1_700_000_000)
+
+
 def test_requests_without_a_body_are_not_one_delivery() -> None:
     verifier = _verifier(dedupe_body=True, signed="{url}{body}")
     for query in ("a", "b"):
