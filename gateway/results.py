@@ -59,8 +59,14 @@ def result_of(value: Any, returned_by: str) -> str:
     try:
         return encode_result(value)
     except Exception as exc:  # whatever a value's own code raises when it is written
-        detail = f"{returned_by} returned {describe_fault(value, _is_json)}"
-        raise Fatal(detail, type="result") from exc
+        raise Fatal(f"{returned_by} returned {_fault_of(value)}", type="result") from exc
+
+
+def _fault_of(value: Any) -> str:
+    try:
+        return describe_fault(value, _is_json)
+    except Exception:  # the value's own code again, when it is looked at
+        return f"{type(value).__qualname__}, which is not JSON, and fails when it is read"
 
 
 def verbatim(text: bytes) -> orjson.Fragment | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -164,6 +165,18 @@ def test_result_that_is_no_json_is_fatal_and_says_what_is_where(value: Any, told
     with pytest.raises(Fatal) as caught:
         result_of(value, "shop:charge")
     assert (caught.value.type, caught.value.message) == ("result", f"shop:charge returned {told}")
+
+
+class Detached(list[Any]):
+    """As a mapper's collection that loads when it is read, and whose session is over."""
+
+    def __iter__(self) -> Iterator[Any]:
+        raise RuntimeError("detached")
+
+
+def test_result_that_cannot_be_read_is_fatal() -> None:
+    with pytest.raises(Fatal, match="shop:charge returned Detached, which is not JSON, and fails when it is read"):
+        result_of(Detached([object()]), "shop:charge")
 
 
 def test_result_inside_itself_is_fatal() -> None:
