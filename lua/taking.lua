@@ -3,7 +3,7 @@
 local nonce
 local suspects_left  -- how many suspects may still be taken
 local taken, taken_n -- the reply, and of how many jobs
-local carried        -- bytes of the bodies in it
+local carried        -- bytes of the bodies in it, and of those that came to nothing
 local budget         -- steps left; none once the reply carries a lot
 local leases, ids    -- of the jobs taken
 local bodies         -- id -> body, false if there is no such job
@@ -23,12 +23,18 @@ local function begin_taking(lease_ms, most)
   DEADLINE = text(now_ms + lease_ms)
 end
 
+-- A body counts also where its job has expired: until the script ends it is in the server's memory, which may not have
+-- room for as many of them as a claim has steps.
+local function carry(body)
+  carried = carried + #body
+  if carried >= CARRIED_MOST then budget = 0 end
+end
+
 local function reply(id, own, body)
   local at = 3 * taken_n + 3
   taken[at + 1], taken[at + 2], taken[at + 3] = id, own, body
   taken_n = taken_n + 1
-  carried = carried + #body
-  if carried >= CARRIED_MOST then budget = 0 end
+  carry(body)
 end
 
 -- Reads all that taking these jobs needs; where bodies are long not all of them, since few will be taken.
@@ -101,6 +107,7 @@ local function take(id, lane, k)
   end
   if flags ~= '' then
     local verdict = take_rare(id, lane, target, flags)
+    if verdict == 'gone' then carry(body) end
     if verdict then return verdict end
   end
   waiting(lane, target, -1)

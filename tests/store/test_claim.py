@@ -88,6 +88,23 @@ async def test_lanes_share_by_their_weights_when_all_bodies_are_long(site: Site)
     assert [claim.pop() for claim in claims].count("critical") == 2
 
 
+@pytest.mark.parametrize("limited", [False, True])
+async def test_claim_reads_only_so_much_at_once_of_what_has_expired(site: Site, limited: bool) -> None:
+    if limited:
+        await site.store.control_flow("resize", {"concurrency": 100})
+    expired = [(await site.put(payload=LONG, expires_ms=1000))[0] for _ in range(9)]
+    kept = await site.put(2)
+    await site.clock.advance(1000)
+    worker, dead = site.worker(), []
+    for _ in range(2):
+        exchange = await worker.exchange([], worker.next_claim(20, suspects=True))
+        assert not exchange.claimed
+        assert exchange.more
+        dead.append([await site.status(job_id) for job_id in expired].count("dead"))
+    assert dead == [4, 8]
+    assert await site.take(worker, 20) == kept
+
+
 async def test_no_job_is_given_out_twice_when_many_claim_at_once(site: Site) -> None:
     ids = await site.put(100)
     workers = [site.worker(f"d{at}") for at in range(8)]
