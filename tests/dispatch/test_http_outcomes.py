@@ -140,7 +140,7 @@ def rows() -> list[Row]:
         ends("close", replies(b""), "reset"),
         ends("stall", stall, "timeout", timeout="5s"),
         ends("head-dribble", dribble(b"HTTP/1.1 200 OK\r\nX-A: ", b"a"), "timeout", timeout="5s"),
-        ends("body-dribble", dribble(OK + b"Content-Length: 99\r\n\r\n", b"a"), "timeout", timeout="5s"),
+        ends("body-dribble", dribble(OK + b"Content-Length: 9999\r\n\r\n", b"a"), "timeout", timeout="5s"),
         ends("short-body", replies(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"), "protocol"),
         ends("two-lengths", replies(OK + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nxy"), "protocol"),
         ends("status-000", always(answer("000 X", b"{}")), "protocol"),

@@ -16,6 +16,9 @@ from gateway.store import Store
 from gateway.store.durability import Durability
 from tests.waiting import until
 
+RESUME_S = 10.0
+"""After a promotion: far above what tests/topology/failovers.py measures, for machines with other things to do."""
+
 
 @dataclass(slots=True)
 class Load:

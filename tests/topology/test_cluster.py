@@ -15,7 +15,7 @@ from gateway.settings import Settings
 from gateway.store import Store
 from tests.dispatch.running import Dispatching, dispatching
 from tests.groups import ClusterGroup
-from tests.topology.load import Load, loading
+from tests.topology.load import RESUME_S, Load, loading
 from tests.waiting import until
 
 
@@ -59,7 +59,7 @@ async def test_nothing_is_lost_and_no_dispatcher_ends_when_a_primary_dies(
             await others.more(50)
             await asyncio.to_thread(cluster.bring_back)  # without a replica nothing is acknowledged there
             await load.more(50)
-        assert others.first_after(promoted_s) < 2.0
+        assert others.first_after(promoted_s) < RESUME_S
         await all_succeed(running, load)
 
 

@@ -20,11 +20,8 @@ from gateway.store.sentinel import SentinelClient
 from tests.dispatch.running import Dispatching, dispatching
 from tests.groups import MASTER, SentinelGroup, plain_client
 from tests.servers import Server
-from tests.topology.load import Load, loading
+from tests.topology.load import RESUME_S, Load, loading
 from tests.waiting import until
-
-RESUME_S = 2.0
-"""After the promotion."""
 
 
 def kill(group: SentinelGroup) -> None:
