@@ -12,7 +12,7 @@ end
 
 local EVENTS = { succeeded = 's', dead = 'd', cancelled = 'c', retrying = 'r' }
 local CALLBACK_TARGET = 'gateway.callback'
-local CALLBACK_ATTEMPTS = 8
+local CALLBACK_ATTEMPTS = 20 -- those of the policy (gateway/backoff.py)
 
 -- Makes the callback job of a job that has just ended, or will be retried, if its client asked to hear of that. `error`
 -- is JSON text or ''. A job's `callback` is the events that are wanted, the callback's attempts, and after an `@` the partition (in hex) and key of the
@@ -91,7 +91,6 @@ local function finish(id, job, status, reason, result, error)
   job.status = status
   save(id, job)
   notify(id, job, status, reason, result, error)
-  -- last, since of several that die in one ms it may be this one that goes
   if status == 'dead' then bury(id, job.target) end
 end
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gateway.backoff import CALLBACK_RETRY
 from gateway.jobs import CALLBACK_TARGET
 from gateway.keys import PRIORITY_SPAN
 
 ENDS: Mapping[str, str] = {"succeeded": "s", "dead": "d", "cancelled": "c"}
-CALLBACK_ATTEMPTS = 8
+CALLBACK_ATTEMPTS = CALLBACK_RETRY.max_attempts
 
 
 @dataclass(slots=True)

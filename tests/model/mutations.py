@@ -275,13 +275,6 @@ MUTATIONS = (
         "",
     ),
     Mutation(
-        "finish: a job is dropped before it is told of",
-        "  notify(id, job, status, reason, result, error)\n"
-        "  -- last, since of several that die in one ms it may be this one that goes\n"
-        "  if status == 'dead' then bury(id, job.target) end\n",
-        "  if status == 'dead' then bury(id, job.target) end\n  notify(id, job, status, reason, result, error)\n",
-    ),
-    Mutation(
         "claim: a target's earlier jobs are served when a claim meets them",
         "  if t.earlier == 0 or not ring[2] then return ring[1] end\n",
         "  if true then return ring[1] end\n",

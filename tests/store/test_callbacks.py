@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from gateway.backoff import RetryOverride
+from gateway.backoff import CALLBACK_RETRY, RetryOverride
 from gateway.jobs import CALLBACK_TARGET, Callback, CallbackEvent, Options, Outcome, Record, unpack_body
 from tests.store.site import LEASE_MS, Site
 
@@ -73,6 +73,12 @@ async def test_callback_is_made_of_every_retry_where_that_was_asked_for(site: Si
     await site.run("retry", delay_ms=1, error=ERROR)  # the last attempt: dead
     assert len(await callbacks(site)) == 2
     assert (await site.record(ids[0])).callback_job_id != ""
+
+
+async def test_callback_has_the_attempts_of_its_policy(site: Site) -> None:
+    await site.put(options=asking())
+    await site.run()
+    assert [each.max_attempts for each in await callbacks(site)] == [CALLBACK_RETRY.max_attempts]
 
 
 async def test_callback_has_as_many_attempts_as_it_says(site: Site) -> None:
