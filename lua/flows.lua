@@ -160,15 +160,7 @@ local function restore_target(t)
     end
   end
   t.changed = nil
-  local fields = {}
-  for i = 1, #TARGET_STATE do
-    local name = TARGET_STATE[i]
-    if t[name] ~= t.was[name] then
-      fields[#fields + 1] = name
-      fields[#fields + 1] = TEXTS[name] and t[name] or text(t[name])
-      t.was[name] = t[name]
-    end
-  end
+  local fields = changes_of(t, TARGET_STATE)
   if #fields > 0 then call('HSET', P .. 'ft:' .. t.name, unpack(fields)) end
 end
 

@@ -172,20 +172,28 @@ local function unhold(target, key, id)
   end
 end
 
+-- What changed of a node since it was read or written, as HSET takes it; it counts as written from here on.
+local function changes_of(node, names)
+  local fields, was = {}, node.was
+  for i = 1, #names do
+    local name = names[i]
+    local value = node[name]
+    if value ~= was[name] then
+      fields[#fields + 1] = name
+      fields[#fields + 1] = TEXTS[name] and value or text(value)
+      was[name] = value
+    end
+  end
+  return fields
+end
+
 -- Writes what changed of a key. A field at its default is left out of a new record: most keys have one job, and say
 -- little.
 local function write_changes(key, k)
-  local fields = {}
-  for i = 1, #KEY_STATE do
-    local name = KEY_STATE[i]
-    if k[name] ~= k.was[name] then
-      fields[#fields + 1] = name
-      fields[#fields + 1] = TEXTS[name] and k[name] or text(k[name])
-    end
-  end
-  if #fields > 0 then call('HSET', key, unpack(fields)) end
-  k.stored = k.stored or #fields > 0
-  remember(k, KEY_STATE)
+  local fields = changes_of(k, KEY_STATE)
+  if #fields == 0 then return end
+  call('HSET', key, unpack(fields))
+  k.stored = true
 end
 
 local function write_key(k)
