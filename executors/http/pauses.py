@@ -16,7 +16,7 @@ EPOCH_S = 1_000_000_000
 
 _LIMITING = (429, 503)
 _RESET_NAMES = ("ratelimit-reset", "x-ratelimit-reset", "x-rate-limit-reset")
-_RESET_ITEM = re.compile(r"(?:^|[;,\s])t=(\d{1,12})(?=$|[;,\s])", re.ASCII)
+_RESET_ITEM = re.compile(r"(?:^|[;,\s])t=(\d+)(?=$|[;,\s])", re.ASCII)
 
 
 def asked_pause_s(response: HttpResponse, now_s: float) -> float | None:
@@ -33,7 +33,7 @@ def asked_pause_s(response: HttpResponse, now_s: float) -> float | None:
 
 def _retry_after_s(value: str, now_s: float) -> float | None:
     if value.isascii() and value.isdigit():
-        return float(value[:9])
+        return float(value)
     try:
         date = parsedate_to_datetime(value)
     except (ValueError, OverflowError):
@@ -47,7 +47,7 @@ def _reset_s(response: HttpResponse, now_s: float) -> float | None:
     for name in _RESET_NAMES:
         value = (response.header(name) or "").strip()
         if value.isascii() and value.isdigit():
-            seconds = float(value[:12])
+            seconds = float(value)
             return seconds - now_s if seconds > EPOCH_S else seconds
     found = _RESET_ITEM.findall(response.header("ratelimit") or "")
-    return float(max(map(int, found))) if found else None
+    return max(map(float, found)) if found else None

@@ -51,8 +51,10 @@ async def follow(
             client.failed(error)
         raise
     finally:
+        for subscription in opened:  # all of them before the first await: it may be cancelled again
+            subscription.close()
         for subscription in opened:
-            await subscription.aclose()
+            await subscription.closed()
 
 
 async def _all(works: Sequence[Awaitable[None]]) -> None:

@@ -222,6 +222,9 @@ class Client(Redis):
         connection = pool.connection_class(**pool.connection_kwargs)
         try:
             await connection.connect()
+            # who takes it over would never hear of an end that the library has heard of
+            if connection._reader.at_eof() or connection._writer.transport.is_closing():
+                raise ConnectionError("the server closed the connection")
         except BaseException:
             await connection.disconnect(nowait=True)
             raise

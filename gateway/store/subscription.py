@@ -18,7 +18,7 @@ from gateway.store.link import NOTHING, Command, parser_of
 
 
 class Subscription(asyncio.Protocol):
-    """Takes over a connection that the library has made, and subscribes there; close it with `aclose()`.
+    """Takes over a connection that the library has made, and subscribes there; close it with `close()`.
 
     `received(keyspace, text)` is called for each message. `over` gets what ended it: the connection was lost, said
     nothing for `idle_s` and then did not answer within `reply_timeout_s`, or a channel was taken away or refused.
@@ -61,9 +61,12 @@ class Subscription(asyncio.Protocol):
         if self.over.done():
             raise self.over.result()
 
-    async def aclose(self) -> None:
+    def close(self) -> None:
         """Closes the connection; no message is handed on from here on."""
         self._end(ConnectionError("the channels were closed"))
+
+    async def closed(self) -> None:
+        """Returns once the connection is gone."""
         await asyncio.wait([self._closed], timeout=self._reply_timeout_s)
 
     def data_received(self, data: bytes) -> None:

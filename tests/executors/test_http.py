@@ -211,6 +211,7 @@ NOW = 1_790_000_000.0
         ("3600", 3600.0),
         ("3601", 3600.0),
         ("9" * 400, 3600.0),
+        ("0" * 400 + "120", 120.0),
         (formatdate(NOW + 90, usegmt=True), 90.0),
         (formatdate(NOW - 90, usegmt=True), 0.0),
         (formatdate(NOW + 86400, usegmt=True), 3600.0),

@@ -54,6 +54,33 @@ async def test_nobody_reads_on_when_one_of_the_servers_cannot_be_reached(apart: 
     assert asyncio.all_tasks() == before
 
 
+async def test_every_connection_is_closed_when_it_is_cancelled_again_while_it_closes_the_first(
+    valkey_server: Server,
+) -> None:
+    client = Apart.to(valkey_server.url)
+    client.apart = (Client.to(valkey_server.url), Client.to(valkey_server.url))
+    ready = asyncio.Event()
+
+    async def subscribed() -> None:
+        ready.set()
+
+    channels = [(keyspace, f"{keyspace.prefix}c") for keyspace in (Keyspace("n", 0), Keyspace("n", 1))]
+    task = asyncio.create_task(follow(client, channels, subscribed=subscribed, received=lambda keyspace, text: None))
+    async with asyncio.timeout(10):
+        await ready.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    await until(lambda: _nobody_listens(client))
+    for each in (*client.apart, client):
+        await each.aclose()
+
+
+async def _nobody_listens(client: Client) -> bool:
+    return not await client.execute_command("CLIENT", "LIST", "TYPE", "pubsub")
+
+
 class Listening:
     """A `follow` of one channel under way: what was said there, and how it ends."""
 
@@ -128,11 +155,7 @@ async def test_it_ends_and_leaves_no_connection_when_the_server_closes_it(valkey
             await it.task
     async with listening(client):
         pass
-
-    async def nobody() -> bool:
-        return not await client.execute_command("CLIENT", "LIST", "TYPE", "pubsub")
-
-    await until(nobody)
+    await until(lambda: _nobody_listens(client))
     await client.aclose()
 
 

@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
+import redis
 from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 
 from gateway.store.client import Client
@@ -185,6 +187,31 @@ async def test_a_client_that_is_closed_while_it_connects_keeps_no_connection_and
             return len(admin.client_list()) == 1
 
         await until(alone)
+
+
+class _LostAtOnce:
+    """Mixed into a connection class: a connection that is made, and that the server has closed before it is used."""
+
+    admin: redis.Redis
+
+    async def connect(self) -> None:
+        library: Any = super()
+        await library.connect()
+        own: Any = self
+        self.admin.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        async with asyncio.timeout(10):
+            while not own._reader.at_eof():  # noqa: ASYNC110  nothing announces it
+                await asyncio.sleep(0)
+
+
+async def test_a_connection_that_is_lost_before_its_first_use_fails_its_call_at_once() -> None:
+    with Server(tcp=True) as server, server.client() as admin:
+        lost = type("Lost", (_LostAtOnce,), {"admin": admin})
+        client = Client.to(server.url, reply_timeout_s=30, connection=lost)
+        async with asyncio.timeout(10):
+            with pytest.raises(ConnectionError):
+                await client.call("ECHO", "x")
+            await client.aclose()
 
 
 async def _gone(client: Client, number: int) -> bool:
