@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol, TypeVar
 from urllib.parse import urlsplit
 
+from gateway.api.believed import Believed
 from gateway.api.headers import Headers
 from gateway.api.problems import Refused
 from gateway.apikeys import ApiKey, Scope, admin_key, is_right, parse_key
@@ -20,8 +20,7 @@ from gateway.store.apikeys import any_key, find_key
 
 T = TypeVar("T")
 
-CACHED_S = 5.0
-CACHED_MOST = 4096
+BELIEVED_S = 5.0
 
 _CHALLENGE = ((b"www-authenticate", b"Bearer"),)
 _ANY_KEY = "*"
@@ -57,8 +56,8 @@ class Authoriser:
         self._own = None if settings.api_key is None else admin_key(settings.api_key.reveal())
         self._keyless = is_loopback(settings.host) and self._own is None
         self._store = store
-        self._keys: _Cache[ApiKey | None] = _Cache()
-        self._existence: _Cache[bool] = _Cache()
+        self._keys = Believed[ApiKey | None](BELIEVED_S)
+        self._existence = Believed[bool](BELIEVED_S)
 
     async def authorise(self, headers: Headers, needed: Scope, *, in_time: InTime) -> Client:
         """The client, if it may do what needs this scope; `in_time` bounds what is asked of Redis, if anything is.
@@ -70,12 +69,12 @@ class Authoriser:
             return client
         presented = headers.one(b"authorization")
         if presented is None:
-            if await self._existence.get(_ANY_KEY, lambda: any_key(self._store), in_time):
+            if await in_time(lambda: self._existence.get(_ANY_KEY, lambda: any_key(self._store))):
                 raise _no_key()
             _check_local(headers)
             return ANYONE
         key_id, secret = _parts(presented)
-        key = await self._keys.get(key_id, lambda: find_key(self._store, key_id), in_time)
+        key = await in_time(lambda: self._keys.get(key_id, lambda: find_key(self._store, key_id)))
         return _client(key, secret, needed)
 
     def known(self, headers: Headers, needed: Scope) -> Client | None:
@@ -132,42 +131,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-class _Cache(Generic[T]):
-    """Answers by name, kept for 5 s; concurrent askers of one name share one question."""
-
-    def __init__(self) -> None:
-        self._answers: dict[str, tuple[float, asyncio.Task[T]]] = {}
-
-    async def get(self, name: str, ask: Callable[[], Awaitable[T]], in_time: InTime) -> T:
-        now_s = asyncio.get_running_loop().time()
-        known = self._answers.get(name)
-        if known is None or now_s - known[0] > CACHED_S or _failed(known[1]):
-            self._answers.pop(name, None)
-            if len(self._answers) >= CACHED_MOST:
-                self._answers.pop(next(iter(self._answers)))
-            known = self._answers[name] = (now_s, asyncio.create_task(_asked(ask)))
-        answer = known[1]
-        return answer.result() if answer.done() else await in_time(lambda: asyncio.shield(answer))
-
-    def known(self, name: str) -> T | None:
-        """The answer, if there is one that is believed still."""
-        known = self._answers.get(name)
-        if known is None or asyncio.get_running_loop().time() - known[0] > CACHED_S:
-            return None
-        return known[1].result() if known[1].done() and not _failed(known[1]) else None
-
-    def forget(self, name: str) -> None:
-        self._answers.pop(name, None)
-
-
-def _failed(task: asyncio.Task[T]) -> bool:
-    return task.done() and (task.cancelled() or task.exception() is not None)
-
-
-async def _asked(ask: Callable[[], Awaitable[T]]) -> T:
-    return await ask()
 
 
 def _check_local(headers: Headers) -> None:

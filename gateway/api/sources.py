@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
-from typing import Any
 
 import structlog
 
+from gateway.api.believed import Believed
 from gateway.api.problems import Refused
 from gateway.errors import ConfigError, NotFound
 from gateway.keys import NAME
@@ -18,10 +17,8 @@ from gateway.store import Store
 from gateway.store.triggers import StoredTrigger, find_trigger
 from gateway.triggers import Trigger
 
-CACHED_S = 2.0
+BELIEVED_S = 2.0
 """For how long another process may still go by what a trigger was before it was changed."""
-
-CACHED_MOST = 4096
 
 log = structlog.get_logger(__name__)
 
@@ -32,45 +29,29 @@ class Triggers:
     def __init__(self, registry: Registry, store: Store) -> None:
         self._registry = registry
         self._store = store
-        self._known: dict[str, tuple[float, asyncio.Task[Trigger | None]]] = {}
+        self._registered = Believed[Trigger | None](BELIEVED_S)
 
     async def find(self, name: str) -> Trigger:
         """The trigger; raises NotFound, StoreError where only Redis could tell, or Refused (503) for one that this
         configuration has no place for any more."""
         found = self._registry.triggers.get(name)
         if found is None and NAME.match(name):
-            found = await asyncio.shield(self._asked(name))
+            found = await self._registered.get(name, lambda: self._stored(name))
         if found is None:
             raise NotFound(f"no trigger named {name[:64]!r}")
         return found
 
     def known(self, name: str) -> Trigger | None:
         """The trigger, if it is known without asking Redis."""
-        found = self._registry.triggers.get(name)
-        if found is not None or (known := self._known.get(name)) is None:
-            return found
-        asked_s, task = known
-        if asyncio.get_running_loop().time() - asked_s > CACHED_S or not task.done() or _failed(task):
-            return None
-        return task.result()
+        return self._registry.triggers.get(name) or self._registered.known(name)
 
     def forget(self, name: str) -> None:
         """Drops what is remembered of a trigger that this process has just changed."""
-        self._known.pop(name, None)
+        self._registered.forget(name)
 
     def make(self, name: str, stored: StoredTrigger) -> Trigger:
         """The trigger of a stored definition; raises ConfigError."""
         return self._registry.make_trigger(name, read_trigger(name, stored.table(), ""))
-
-    def _asked(self, name: str) -> asyncio.Task[Trigger | None]:
-        now_s = asyncio.get_running_loop().time()
-        known = self._known.get(name)
-        if known is None or now_s - known[0] > CACHED_S or _failed(known[1]):
-            self._known.pop(name, None)
-            if len(self._known) >= CACHED_MOST:
-                self._known.pop(next(iter(self._known)))
-            known = self._known[name] = (now_s, asyncio.create_task(self._stored(name)))
-        return known[1]
 
     async def _stored(self, name: str) -> Trigger | None:
         stored = await find_trigger(self._store, name)
@@ -110,7 +91,3 @@ def over_limit(wait_s: float) -> Refused:
 
 
 _LATER = ((b"retry-after", b"30"),)
-
-
-def _failed(task: asyncio.Task[Any]) -> bool:
-    return task.done() and (task.cancelled() or task.exception() is not None)

@@ -73,7 +73,7 @@ async def test_replaced_trigger_forgets_its_old_secret_and_a_deleted_one_is_gone
 async def test_another_gateway_knows_of_it_within_seconds(
     api: Running, valkey_server: Server, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "CACHED_S", 0.0)
+    monkeypatch.setattr(sources, "BELIEVED_S", 0.0)
     async with running(triggered_settings(tmp_path, valkey_server.url, namespace)) as other:
         assert (await other.client.post("/hooks/shop", content=b"{}")).status_code == 404
         await api.client.put("/triggers/shop", json=BODY)
