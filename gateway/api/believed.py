@@ -28,7 +28,6 @@ class Believed(Generic[T]):
             if len(self._answers) >= MOST:
                 self._answers.pop(next(iter(self._answers)))
             answer = asyncio.create_task(ask())
-            answer.add_done_callback(_failed)  # so that nobody complains of a failure that nobody waited for
             self._answers[name] = (now_s, answer)
         return await asyncio.shield(answer)
 

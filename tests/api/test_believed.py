@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-from typing import Any
 
 import pytest
 
@@ -64,19 +62,3 @@ async def test_only_so_many_names_are_remembered(monkeypatch: pytest.MonkeyPatch
     for name in ("a", "b", "a", "c"):
         await answers.get(name, source.ask)
     assert [answers.known(name) for name in ("a", "b", "c")] == [None, 2, 3]
-
-
-async def test_a_failure_that_nobody_waited_for_is_no_complaint() -> None:
-    complaints: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
-    source, answers = Source(), Believed[int](60)
-    source.failing = True
-    asking = asyncio.ensure_future(answers.get("a", source.ask))
-    await asyncio.sleep(0)
-    asking.cancel()
-    await asyncio.wait([asking])
-    source.may_answer.set()
-    await asyncio.wait([task for task in asyncio.all_tasks() if task is not asyncio.current_task()])
-    answers.forget("a")
-    gc.collect()
-    assert complaints == []
