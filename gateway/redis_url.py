@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
@@ -24,6 +25,14 @@ CLUSTER_PARTITIONS = 16
 _MANY = re.compile(r"(rediss?)\+(sentinel|cluster)://(?:([^@/?]*)@)?([^/?]*)(?:/([^?]*))?(?:\?(.*))?\Z", re.DOTALL)
 _PORTS = {"sentinel": 26379, "cluster": 6379}
 _SENTINEL_OPTIONS = ("sentinel_username", "sentinel_password")
+_WHOLE = ("db", "protocol", "max_connections", "health_check_interval", "socket_read_size")
+_SECONDS = ("socket_timeout", "socket_connect_timeout")
+_OTHERS = ("username", "password", "client_name", "retry_on_timeout")
+_TLS = (
+    *("ssl_ca_certs", "ssl_ca_path", "ssl_ca_data", "ssl_certfile", "ssl_keyfile", "ssl_password"),
+    *("ssl_cert_reqs", "ssl_check_hostname", "ssl_ciphers", "ssl_min_version"),
+)
+_ESCAPES = "a / ? # @ or : of a password is written %2F %3F %23 %40 %3A"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +61,10 @@ class RedisUrl:
             hosts = ",".join(f"{_bracketed(host)}:{port}" for host, port in self.addresses)
             return f"{hosts}/{self.master}/{self.database}" if self.kind == "sentinel" else hosts
         parts = urlsplit(self.text)
-        if "@" in parts.path + parts.query + parts.fragment:  # what stands before it may be half of a password
-            return "(not shown: write a / ? or # of its password as %2F %3F %23)"
         if parts.scheme == "unix":
             return parts.path
         database = parts.path.strip("/") or dict(parse_qsl(parts.query)).get("db", "0")
-        host, port = parts.hostname or "localhost", re.search(r":(\d{1,5})\Z", parts.netloc)
-        return f"{_bracketed(host)}:{port[1] if port else 6379}/{database if database.isdigit() else 0}"
+        return f"{_bracketed(parts.hostname or 'localhost')}:{parts.port or 6379}/{database}"
 
     def server_url(self, address: Address) -> str:
         """The URL of one of the servers, as redis-py reads it."""
@@ -78,6 +84,7 @@ class RedisUrl:
 def parse_redis_url(text: str) -> RedisUrl:
     """The URL in its parts; ValueError says what is wrong with it, and shows no password."""
     if text.startswith(SCHEMES[:3]):
+        _check_server(text)
         return RedisUrl("server", text)
     found = _MANY.match(text)
     if found is None:
@@ -85,6 +92,8 @@ def parse_redis_url(text: str) -> RedisUrl:
     scheme, kind, login, hosts, path, query = found.groups(default="")
     addresses = tuple(_address(host, at, _PORTS[kind]) for at, host in enumerate(hosts.split(","), 1))
     options = tuple(parse_qsl(query, keep_blank_values=True))
+    own = _SENTINEL_OPTIONS if kind == "sentinel" else ()
+    _check_options(options, (*own, "socket_keepalive", *(_TLS if scheme == "rediss" else ())))
     sentinel = dict(each for each in options if each[0] in _SENTINEL_OPTIONS)
     master, database = _master(path) if kind == "sentinel" else ("", _no_path(path))
     return RedisUrl(
@@ -98,6 +107,33 @@ def parse_redis_url(text: str) -> RedisUrl:
         options=tuple(each for each in options if each[0] not in _SENTINEL_OPTIONS),
         sentinel_login=_login(sentinel.get("sentinel_username", ""), sentinel.get("sentinel_password", "")),
     )
+
+
+def _check_server(text: str) -> None:
+    """Raises ValueError for what redis-py would overlook, or fail at in its own words, which show parts of the URL."""
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        raise ValueError(f"its host and port are not host:port; {_ESCAPES}") from None
+    if port == 0 or parts.fragment or (parts.scheme == "unix" and not parts.path):
+        raise ValueError(f"not the URL of a server, redis://host:port/db or unix:///path?db=0; {_ESCAPES}")
+    if parts.scheme != "unix" and re.fullmatch(r"/?|/\d{1,9}", parts.path, re.ASCII) is None:
+        raise ValueError(f"what stands behind its host is not the number of a database; {_ESCAPES}")
+    own = {"redis": ("socket_keepalive",), "rediss": ("socket_keepalive", *_TLS)}.get(parts.scheme, ())
+    _check_options(parse_qsl(parts.query, keep_blank_values=True), own)
+
+
+def _check_options(options: Iterable[tuple[str, str]], own: Sequence[str]) -> None:
+    """An option's name is not shown: behind a ? that was not escaped it is half of a password."""
+    known = (*_WHOLE, *_SECONDS, *_OTHERS, *own)
+    for at, (name, value) in enumerate(options, 1):
+        if name not in known:
+            raise ValueError(f"its option {at} (behind the ?) is none of: {', '.join(known)}; {_ESCAPES}")
+        if name in _WHOLE and re.fullmatch(r"\d{1,9}", value, re.ASCII) is None:
+            raise ValueError(f"its option {name} is not a whole number")
+        if name in _SECONDS and re.fullmatch(r"\d{1,9}(\.\d+)?", value, re.ASCII) is None:
+            raise ValueError(f"its option {name} is not a number of seconds")
 
 
 def _bracketed(host: str) -> str:
@@ -121,7 +157,7 @@ def _master(path: str) -> tuple[str, int]:
     master, _, database = path.partition("/")
     if not master:
         raise ValueError("the name of the master is missing; write redis+sentinel://host:port,host:port/<master>/<db>")
-    if database and not database.isdigit():
+    if database and re.fullmatch(r"\d{1,9}", database, re.ASCII) is None:
         raise ValueError(f"{database[:16]!r} is not the number of a database; leave it out for 0")
     return unquote(master), int(database or 0)
 

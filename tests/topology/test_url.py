@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import urlencode
 
 import pytest
-from redis.asyncio.connection import parse_url
+from redis.asyncio.connection import Connection, parse_url
 
 from gateway.redis_url import SCHEMES, parse_redis_url
 
@@ -14,6 +15,21 @@ from gateway.redis_url import SCHEMES, parse_redis_url
 def test_one_server_is_left_as_it_is(text: str) -> None:
     url = parse_redis_url(text)
     assert (url.kind, url.text, url.partitions) == ("server", text, 1)
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss", "unix"])
+def test_every_option_that_is_taken_is_one_of_the_library(scheme: str) -> None:
+    with pytest.raises(ValueError, match="none of") as caught:
+        parse_redis_url(f"{scheme}:///?nope")
+    names = str(caught.value).partition(": ")[2].partition(";")[0].split(", ")
+    fits = {"protocol": "2", "ssl_cert_reqs": "required", "ssl_min_version": "771"}
+    fitting = {name: fits.get(name, "1") for name in names}
+    url = f"{scheme}://{'/s.sock' if scheme == 'unix' else 'localhost'}?{urlencode(fitting)}"
+    assert parse_redis_url(url).text == url
+    options = parse_url(url)
+    options.pop("max_connections")
+    kind = options.pop("connection_class", Connection)
+    assert kind(**options) is not None
 
 
 def test_sentinels_have_a_master_and_a_login_of_their_own() -> None:
@@ -53,6 +69,23 @@ def test_cluster_has_sixteen_partitions_and_takes_ipv6() -> None:
         ("redis+cluster://", "host 1"),
         ("redis+cluster://h:1/4", "only database 0"),
         ("redis+cluster://u:hunt@er2@h:1", "%40"),
+        ("redis+cluster://h:1?nope=1", "option 1"),
+        ("redis+sentinel://h:1/jobs/\u00b2", "not the number"),
+        ("redis+sentinel://h:1/jobs?sentinel_password=x&db=one", "option db"),
+        ("redis://h:70000", "not host:port"),
+        ("redis://h:0", "not the URL of a server"),
+        ("redis://h:port", "not host:port"),
+        ("redis://[::1/0", "not host:port"),
+        ("redis://h/zero", "not the number of a database"),
+        ("redis://h/\u0663", "not the number of a database"),
+        ("redis://h/0?nope=1", "option 1 (behind the ?)"),
+        ("redis://h/0?decode_responses=true", "option 1 (behind the ?)"),
+        ("rediss://h/0?ssl_ca_certs=/ca.pem&db=\u00b2", "option db is not a whole number"),
+        ("redis://h/0?socket_timeout=nan", "option socket_timeout is not a number of seconds"),
+        ("redis://h/0?ssl_ca_certs=/ca.pem", "option 1 (behind the ?)"),
+        ("rediss://h/0?ssl_nope=1", "option 1 (behind the ?)"),
+        ("unix:///s.sock?socket_keepalive=true", "option 1 (behind the ?)"),
+        ("unix://?db=1", "unix:///path"),
     ],
 )
 def test_wrong_url_says_what_is_wrong_and_shows_no_password(text: str, part: str) -> None:
