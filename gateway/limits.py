@@ -9,7 +9,7 @@ import msgspec
 
 from gateway.breaker import Breaker, breaker_fields
 
-_RATE = re.compile(r"(\d+(?:\.\d+)?)/(?:(\d+)?(s|m|h|d))\Z", re.ASCII)
+_RATE = re.compile(r"(\d+(?:\.\d+)?)/(?:(\d{1,9})?(s|m|h|d))\Z", re.ASCII)
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _MOST_PER_S = 1_000_000
 MIN_BURST_S = 0.05

@@ -226,10 +226,10 @@ def _match(index: int, route: Route, *, content: Content, facts: dict[str, Any])
     return Match(
         route.target,
         content.payload() if route.payload is None else _payload(route.payload, facts, content),
-        "" if route.key is None else _key(evaluate(route.key, facts)),
+        "" if route.key is None else _key("key", evaluate(route.key, facts)),
         _lane(route, facts),
         index,
-        content.identity if route.id is None else _key(evaluate(route.id, facts)) or content.identity,
+        content.identity if route.id is None else _key("id", evaluate(route.id, facts)) or content.identity,
         round(1000 * (_delay(evaluate(route.delay, facts)) if not isinstance(route.delay, float) else route.delay)),
     )
 
@@ -261,15 +261,19 @@ def _encode(value: Any) -> bytes:
         raise EvaluationFailed("the payload's value is not JSON (an infinite number, or an expression)") from exc
 
 
-def _key(value: Any) -> str:
-    """A flow's key: a string as it is, empty for null, a number or boolean as its JSON text.
+def _key(field: str, value: Any) -> str:
+    """A flow's key or an identity: a string as it is, empty for null, a number or boolean as its JSON text.
 
     A sender may choose what stands there, so a longer one is replaced by its hash: still one key for each value.
     """
     if value is not None and not isinstance(value, (str, int, float)):
-        raise EvaluationFailed("key must be a string, a number, a boolean or null")
+        raise EvaluationFailed(f"{field} must be a string, a number, a boolean or null")
     key = value if isinstance(value, str) else "" if value is None else _encode(value).decode()
-    return key if len(key.encode()) <= MAX_KEY_BYTES else hashlib.sha256(key.encode()).hexdigest()
+    try:
+        text = key.encode()
+    except UnicodeEncodeError as exc:
+        raise EvaluationFailed(f"{field} has half of a surrogate pair, which is not text") from exc
+    return key if len(text) <= MAX_KEY_BYTES else hashlib.sha256(text).hexdigest()
 
 
 def _lane(route: Route, facts: dict[str, Any]) -> str | None:

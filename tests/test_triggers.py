@@ -205,6 +205,16 @@ def test_key_that_is_no_scalar_refuses_the_delivery(key: str) -> None:
     assert caught.value.status == 422
 
 
+@pytest.mark.parametrize("field", ["key", "id"])
+@pytest.mark.parametrize(
+    ("expression", "detail"), [("body", "must be a string"), (r'`"\ud800"`', "half of a surrogate pair")]
+)
+def test_key_or_id_that_is_no_text_refuses_the_delivery_by_its_name(field: str, expression: str, detail: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"{field} .*{detail}") as caught:
+        _match(_route(**{field: expression}), body=b'{"n":1}')
+    assert caught.value.status == 422
+
+
 @pytest.mark.parametrize("field", ["when", "payload", "key"])
 def test_route_with_a_bad_expression_is_refused_with_its_field_and_column(field: str) -> None:
     with pytest.raises(ConfigError, match="column 10") as caught:

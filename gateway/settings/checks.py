@@ -46,13 +46,23 @@ def check_networks(field: str, texts: tuple[str, ...]) -> None:
         raise FieldFault(field, str(exc)) from exc
 
 
+def check_host(field: str, text: str) -> None:
+    mend = 'write an address, such as "127.0.0.1" or "0.0.0.0"'
+    if not text:
+        raise FieldFault(field, f"is empty; {mend}")
+    try:
+        text.encode("idna")
+    except UnicodeError as exc:
+        raise FieldFault(field, f"not an address; {mend}") from exc
+
+
 def check_public_url(text: str) -> None:
     try:
         parts = urlsplit(text)
         fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         fits = False
-    if not fits or any(mark in text for mark in "?#@ "):
+    if not fits or not text.isprintable() or any(mark in text for mark in "?#@ "):
         raise FieldFault("public_url", 'not a URL of a gateway; write "https://hooks.example", with a path if need be')
 
 

@@ -146,6 +146,8 @@ def read_file(environ: Mapping[str, str], directory: Path) -> tuple[str, dict[st
         raise ConfigError(source, f"is not UTF-8 text (byte {exc.start})") from exc
     except tomllib.TOMLDecodeError as exc:
         raise _syntax_error(source, str(exc), text) from exc
+    except ValueError as exc:  # a number longer than Python reads
+        raise ConfigError(source, "holds a number of more than 4300 digits") from exc
     except RecursionError as exc:
         raise ConfigError(source, "is nested too deep") from exc
 

@@ -19,6 +19,7 @@ from gateway.settings.checks import (
     FieldFault,
     between,
     check_allowed,
+    check_host,
     check_name,
     check_networks,
     check_public_url,
@@ -82,10 +83,8 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         between("stuck_after", self.stuck_after, "1s", "1h")
         check_name("namespace", self.namespace)
         check_networks("trusted_proxies", self.trusted_proxies)
-        if not self.dispatcher_host:
-            raise FieldFault("dispatcher_host", 'is empty; write an address, such as "127.0.0.1"')
-        if not self.host:
-            raise FieldFault("host", 'is empty; write an address, such as "127.0.0.1" or "0.0.0.0"')
+        check_host("dispatcher_host", self.dispatcher_host)
+        check_host("host", self.host)
         if self.public_url is not None:
             check_public_url(self.public_url)
         if self.api_key is not None and API_KEY.match(self.api_key.reveal()) is None:

@@ -121,7 +121,9 @@ def _payload(value: object, place: str) -> msgspec.Raw:
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_iso)
     except ValueError as exc:
-        raise ConfigError(place, "JSON has no inf and no nan; leave them out") from exc
+        raise ConfigError(
+            place, "JSON has no inf and no nan, nor is a number of 4300 digits read; leave them out"
+        ) from exc
     return msgspec.Raw(text.encode())
 
 

@@ -14,7 +14,8 @@ def read_instant(at: datetime | float, pointer: str, faults: Faults) -> float | 
     """The instant in Unix seconds; None, and a fault at `pointer`, if it lies before 1970 or after the year 9999."""
     seconds = at.timestamp() if isinstance(at, datetime) else at
     if not 0 <= seconds <= _LAST_S:
-        faults.add(pointer, "is not a time in Unix seconds (are these milliseconds?); RFC 3339 is safer")
+        numeric = "is not a time in Unix seconds (are these milliseconds?); RFC 3339 is safer"
+        faults.add(pointer, "lies before 1970 or after 9999" if isinstance(at, datetime) else numeric)
         return None
     # only now a float, which an integer of 400 digits cannot become
     return float(seconds)

@@ -44,6 +44,7 @@ WRONG = [
     ('cron = "@daily"\npaused = 1', "schedules.s.paused", "expected bool"),
     ('cron = "@daily"\nkey = ""', "schedules.s.key", "is empty"),
     ('cron = "@daily"\npayload = [nan]', "schedules.s.payload", "no inf and no nan"),
+    (f'cron = "@daily"\npayload = 0x{"f" * 4000}', "schedules.s.payload", "a number of 4300 digits"),
     ('cron = "@daily"\ntimezon = "UTC"', "schedules.s", 'unknown key "timezon"; did you mean "timezone"'),
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -26,7 +27,7 @@ def test_every_option_that_is_taken_is_one_of_the_library(scheme: str) -> None:
     fitting = {name: fits.get(name, "1") for name in names}
     url = f"{scheme}://{'/s.sock' if scheme == 'unix' else 'localhost'}?{urlencode(fitting)}"
     assert parse_redis_url(url).text == url
-    options = parse_url(url)
+    options: dict[str, Any] = dict(parse_url(url))
     options.pop("max_connections")
     kind = options.pop("connection_class", Connection)
     assert kind(**options) is not None
