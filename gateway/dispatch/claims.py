@@ -209,11 +209,12 @@ class ClaimLoop:
                 jobs.remove(job)
         self._reserved = self._slots.take(len(jobs))
         kept = jobs[: self._reserved]
+        kept_ids = {job.job_id for job in kept}
         if self._suspect_reserved and not any(job.suspect for job in kept):
             self._slots.give_back_suspect()
             self._suspect_reserved = False
         for job in exchange.claimed:
-            if job not in kept:
+            if job.job_id not in kept_ids:
                 self.settle(Settlement(job.job_id, job.token, "released"))
         return replace(exchange, claimed=tuple(kept), more=True)
 

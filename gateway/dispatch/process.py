@@ -17,7 +17,7 @@ from gateway.dispatch.dispatcher import Dispatcher, Stop
 from gateway.dispatch.health import health_app, health_server
 from gateway.dispatch.metrics import DispatchMetrics
 from gateway.egress.late import LateClient
-from gateway.errors import StoreUnavailable
+from gateway.errors import ConfigError, StoreUnavailable
 from gateway.jobs import CALLBACK_TARGET, URL_TARGET
 from gateway.lag import LoopLag
 from gateway.opening import make_store
@@ -100,7 +100,12 @@ async def _run(settings: Settings, store: Store, registry: Registry, *, stop: St
             wall_ms=lambda: time.time_ns() // 1_000_000,
             rng=random.Random(),  # noqa: S311 (jitter)
         )
-        await registry.start()
+        listener = _listener(gateway.dispatcher_host, gateway.dispatcher_port)
+        try:
+            await registry.start()
+        except BaseException:
+            listener.close()
+            raise
         calm_collector()
         targets = [*registry.targets, CALLBACK_TARGET, URL_TARGET]
         app = health_app(
@@ -114,7 +119,7 @@ async def _run(settings: Settings, store: Store, registry: Registry, *, stop: St
         )
         server = health_server(app)
         measuring = asyncio.create_task(lag.run())
-        health = asyncio.create_task(server.serve([_listener(gateway.dispatcher_host, gateway.dispatcher_port)]))
+        health = asyncio.create_task(server.serve([listener]))
         try:
             await dispatcher.run(stop)
         finally:
@@ -129,15 +134,27 @@ async def _run(settings: Settings, store: Store, registry: Registry, *, stop: St
 def _listener(host: str, port: int) -> socket.socket:
     """A bound socket; where the port is taken (another dispatcher on this machine), any free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family)
+    try:
+        address = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)[0][4]
+        listener = socket.socket(family)
+    except OSError as error:
+        raise _not_here(host, error) from error
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((host, port))
+        listener.bind(address)
     except OSError as error:
-        listener.bind((host, 0))
+        try:
+            listener.bind((address[0], 0, *address[2:]))
+        except OSError as worse:
+            listener.close()
+            raise _not_here(host, worse) from worse
         log.warning("the health port is taken; using another", wanted=port, port=_port(listener), error=error.strerror)
     log.info("health and metrics", host=host, port=_port(listener))
     return listener
+
+
+def _not_here(host: str, error: OSError) -> ConfigError:
+    return ConfigError(f"gateway.dispatcher_host: {host}", f"not an address of this machine: {error.strerror}")
 
 
 def _port(listener: socket.socket) -> int:

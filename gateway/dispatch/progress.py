@@ -38,22 +38,23 @@ class Progress:
             await self._reported.wait()
             self._reported.clear()
             latest, self._latest = self._latest, {}
-            try:
-                await self._write(list(latest.values()))
-            except StoreError as error:
-                log.warning("progress not written", jobs=len(latest), error=str(error))
+            await asyncio.gather(*(self._write(worker, list(latest.values())) for worker in self._workers))
             await asyncio.sleep(EVERY_S)
 
     def _take(self, claimed: Claimed, encoded: str) -> None:
         self._latest[claimed.job_id] = (claimed, encoded)
         self._reported.set()
 
-    async def _write(self, latest: Sequence[tuple[Claimed, str]]) -> None:
-        for worker in self._workers:
-            mine = [
-                (claimed.job_id, claimed.token, encoded)
-                for claimed, encoded in latest
-                if claimed.partition == worker.keyspace.partition
-            ]
-            if mine:
-                await worker.progress(mine)
+    async def _write(self, worker: Worker, latest: Sequence[tuple[Claimed, str]]) -> None:
+        """Writes what belongs to one partition; one that is away keeps no other's back."""
+        mine = [
+            (claimed.job_id, claimed.token, encoded)
+            for claimed, encoded in latest
+            if claimed.partition == worker.keyspace.partition
+        ]
+        if not mine:
+            return
+        try:
+            await worker.progress(mine)
+        except StoreError as error:
+            log.warning("progress not written", partition=worker.keyspace.partition, jobs=len(mine), error=str(error))

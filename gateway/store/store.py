@@ -88,7 +88,7 @@ class Store:
     @property
     def signing_keys(self) -> tuple[Secret, ...]:
         """The installation's own signing keys (`whsk_…`), the present one first; none before the data is configured."""
-        now_s = time.time()
+        now_s = self._clock()
         return tuple(key for key, until_s in self._signing_keys if until_s > now_s)
 
     async def read_signing_keys(self) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.errors import StoreMismatch
+from gateway.dispatch.process import run_dispatcher
+from gateway.errors import ConfigError, StoreMismatch
 from gateway.settings import Settings
 from tests.dispatch.running import Dispatching, client_of, dispatching, settings_for
 from tests.dispatch.tasks import Stage
@@ -16,6 +17,15 @@ from tests.servers import Server
 from tests.waiting import until
 
 WAIT_S = 60.0
+
+
+@pytest.mark.parametrize("host", ["no-such.invalid", "192.0.2.1"])
+async def test_host_that_is_not_of_this_machine_stops_the_start(
+    valkey_server: Server, namespace: str, tmp_path: Path, host: str
+) -> None:
+    settings = settings_for(tmp_path, valkey_server.url, namespace, dispatcher_host=host, dispatcher_port=0)
+    with pytest.raises(ConfigError, match=rf"gateway\.dispatcher_host: {host}: not an address of this machine"):
+        await run_dispatcher(settings, redis_url=valkey_server.url)
 
 
 async def test_job_runs_and_its_result_is_kept(running: Dispatching) -> None:

@@ -13,6 +13,7 @@ import orjson
 import pytest
 
 from gateway.dispatch.claims import POLLED_PARTITIONS, ClaimLoop
+from gateway.dispatch.progress import Progress
 from gateway.dispatch.slots import Slots
 from gateway.errors import StoreUnavailable
 from gateway.jobs import Claimed, Settlement, Submission
@@ -137,6 +138,26 @@ async def test_partition_that_is_away_lends_its_slots_and_gets_its_jobs_later(
                 await gone.submit([late])
                 assert await asyncio.wait_for(done.get(), 5) == late.job_id
     assert slots.free == 1
+
+
+async def test_progress_is_written_where_another_partition_is_away(valkey_server: Server, namespace: str) -> None:
+    with Server(tcp=True) as away:
+        async with _store(away, namespace) as gone, _store(valkey_server, namespace) as there:
+            away.kill()
+            here = _worker(there)
+            await there.submit([Submission(IDS.new(1, 0), "t", b"{}")])
+            (claimed,) = (await here.exchange([], here.next_claim(1, suspects=False))).claimed
+            progress = Progress([_worker(gone), here])
+            writing = asyncio.create_task(progress.run())
+            progress.report(claimed, {"done": 1})
+            try:
+                await until(lambda: _progressed(there, claimed.job_id))
+            finally:
+                await ended(writing)
+
+
+async def _progressed(store: Store, job_id: str) -> bool:
+    return (await store.find(job_id)).record.progress == b'{"done":1}'
 
 
 async def test_late_answer_is_kept_to_the_slots_and_the_rest_goes_back_unspent(namespace: str) -> None:
