@@ -7,7 +7,7 @@ effect. What is repeated is decided script by script.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar, cast
 
 import structlog
@@ -274,9 +274,12 @@ class Client(Redis):
     def _rebuild(self) -> None:
         """A fresh pool; the old one's connections are closed, also those that somebody never gave back."""
         old, self.connection_pool = self.connection_pool, self._make_pool()
-        closing = asyncio.create_task(old.aclose())
-        self._closing.add(closing)
-        closing.add_done_callback(self._closing.discard)
+        self._close_later(old.aclose())
+
+    def _close_later(self, closing: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(closing)
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
 
 class _KnowsStale:

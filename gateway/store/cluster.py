@@ -31,6 +31,10 @@ ASK_S = 0.7
 ASK_MOST_S = 2.0
 """How long the first to answer may take."""
 
+FORMER_MOST = 4
+"""Nodes that hold nothing any more and are asked all the same: they may be replicas, and the last that are left. Where
+nodes come and go, each with a new address, the older ones are gone, and every question would wait for them."""
+
 _MOVES_MOST = 5
 _PAUSE_S = 0.05
 """Between two rounds of questions at least, times a jitter, however many calls fail meanwhile."""
@@ -139,10 +143,15 @@ class Cluster(Client):
                 raise
 
     def _adopt(self, layout: Layout) -> None:
+        held = {owner for owner in layout.owners if owner is not None}
         if list(layout.owners) != self._owners:
-            held = {owner for owner in layout.owners if owner is not None}
             log.info("cluster layout", epoch=layout.epoch, primaries=len(held))
         self._owners = list(layout.owners)
+        for address in held & self._nodes.keys():  # so that those that held something last are the last
+            self._nodes[address] = self._nodes.pop(address)
+        former = [address for address in self._nodes if address not in held and address not in self.url.addresses]
+        for address in former[: max(0, len(former) - FORMER_MOST)]:
+            self._close_later(self._nodes.pop(address).aclose())
 
     async def _ask_all(self) -> Layout:
         addresses = list(dict.fromkeys([*self._nodes, *self.url.addresses]))

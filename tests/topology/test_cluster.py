@@ -13,8 +13,11 @@ from gateway.jobs import Submission
 from gateway.redis_url import CLUSTER_PARTITIONS
 from gateway.settings import Settings
 from gateway.store import Store
+from gateway.store.cluster import FORMER_MOST
+from gateway.store.connection import Client, connect
 from tests.dispatch.running import Dispatching, dispatching
 from tests.groups import ClusterGroup
+from tests.servers import Server
 from tests.topology.load import RESUME_S, Load, loading
 from tests.waiting import until
 
@@ -118,3 +121,28 @@ async def test_another_number_of_partitions_than_the_data_has_stops_the_start(
 async def test_cluster_that_is_away_is_unavailable(namespace: str) -> None:
     with pytest.raises(StoreUnavailable, match="none of 2 nodes"):
         await Store.open("redis+cluster://127.0.0.1:1,127.0.0.1:2", namespace=namespace)
+
+
+async def test_only_the_last_of_the_nodes_that_are_gone_are_asked_and_connected_to() -> None:
+    hosts = [f"127.0.0.{number}" for number in range(1, FORMER_MOST + 4)]
+    with Server(cluster=True, extra=["--bind", *hosts]) as server, server.client() as admin:
+        client = connect(server.url)
+        for host in hosts:
+            admin.config_set("cluster-announce-ip", host)
+            await until(lambda host=host: _leads_to(client, host))  # type: ignore[misc]
+
+        async def few() -> bool:
+            connected = {each["laddr"].partition(":")[0] for each in admin.client_list()}
+            return connected == {hosts[0], *hosts[-FORMER_MOST - 1 :]}
+
+        await until(few)
+        await client.aclose()
+
+
+async def _leads_to(client: Client, host: str) -> bool:
+    """Whether what is asked goes to that address, as it does a moment after there is doubt."""
+    client.doubt()
+    await client.call("GET", "x")
+    (server,) = await client.servers()
+    found: str = server.connection_pool.connection_kwargs["host"]
+    return found == host
