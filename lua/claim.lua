@@ -55,7 +55,13 @@ local function repeat_claim()
   for i = 1, #had do
     local status, token, attempt, previous, updated, facts = match(lines[had[i]] or '', LINE)
     if status == 'running' and token == attempt .. ':' .. nonce then
-      reply(had[i], attempt .. '|' .. previous .. '|' .. updated .. '|' .. facts, body_of(had[i]) or '\n')
+      local body = body_of(had[i])
+      -- one with short facts is nothing without its body
+      if find(facts, FACTS) then
+        reply(had[i], attempt .. '|' .. previous .. '|' .. updated .. '|' .. facts, body or '\n')
+      elseif body then
+        reply(had[i], '', body)
+      end
     end
   end
   return answer(0, false)
@@ -261,6 +267,7 @@ return function()
   end
 
   call_many('ZADD', P .. 'leases', leases)
+  end_alikes()
   restore()
   if armed then look_due() end
   local wake_us = next_due_us < 0 and -1 or math.max(0, next_due_us - now_us)

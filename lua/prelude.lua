@@ -63,9 +63,12 @@ local posted            -- is there something new in the outbox?
 local ended             -- ids of the jobs that this script ends
 local events
 
--- A number as decimal text: tostring() would give 3.51843733234e+15. A score may be passed as a number.
+local format = string.format
+-- What writes a whole number in full: `%d` does it in a tenth of the time, unless the server is one of 32 bits.
+local WHOLE = format('%d', 2 ^ 52) == format('%.0f', 2 ^ 52) and '%d' or '%.0f'
+-- A whole number as decimal text: tostring() would give 3.51843733234e+15. A score may be passed as a number.
 local function text(number)
-  return string.format('%.0f', number)
+  return format(WHOLE, number)
 end
 
 local at_begins = {}

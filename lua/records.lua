@@ -6,8 +6,9 @@
 -- HASH j:<id>.
 --   facts  flags|target|lane|expires|callback|max|created|run_at|key|rank
 --   state  status|token|attempt|started|previous|updated|facts
--- The rank, of which each job has one of its own, comes last, since Lua's hash of a text looks at few of its bytes, but
--- always at the last one. The facts of a line are those that hold now; a job without flags that went well keeps them up to its lane alone.
+-- The facts of a line are those that hold now. Where they are those that the job was submitted with, and its flags none or
+-- k, a claim writes them short: `flags|target|lane|` and, of a job with a key, `=key`, which no other fact could be that
+-- stands there. So the jobs of a claim share one line, as one text, and what became of it.
 -- Times and delays are in ms, '' where there is none. Flags: c it has a callback, k a key, x it expires, s it is a
 -- suspect, q its cancellation is asked for, w its work goes on elsewhere, o its facts are its own: no longer those that it was submitted with.
 
@@ -67,6 +68,12 @@ local function head_of(id, count)
   return sub(head, 1, at)
 end
 
+-- Facts as well as short ones tell them, of a running job whose body was lost. It cannot be run again.
+local function facts_of_short(facts, started)
+  local head, key = match(facts, '^(k?|[^|]+|[^|]+|)=?(.*)$')
+  return head and head .. '||1|' .. started .. '||' .. key .. '|' .. text(100 * SPAN) or ''
+end
+
 -- A job as a table of the names above, all texts but `attempt`; nil if there is no such job.
 local function load(id)
   local job = { status = 'pending', token = '', attempt = 0, started = '', previous = '', updated = '' }
@@ -77,7 +84,10 @@ local function load(id)
     job.status, job.token, attempt, job.started, job.previous, job.updated, facts = match(line, STATE)
     job.attempt = tonumber(attempt)
   end
-  if not facts or not find(facts, FACTS) then facts = sub(head_of(id, 1), 1, -2) end
+  if not facts or not find(facts, FACTS) then
+    local own = sub(head_of(id, 1), 1, -2)
+    facts = own == '' and job.status == 'running' and facts_of_short(facts, job.started) or own
+  end
   if facts == '' then return nil end
   job.flags, job.target, job.lane, job.expires, job.callback, job.max, job.created, job.run_at, job.key, job.rank =
     match(facts, FACTS)

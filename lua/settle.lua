@@ -11,6 +11,8 @@ local OUTCOMES = { succeeded = true, retry = true, dead = true, released = true,
 local REASONS = { exhausted = 'exhausted', fatal = 'fatal', no_target = 'no_target', gone = 'fatal' }
 local out, out_n         -- statuses
 local unlease, unlease_n -- ids whose leases end
+local alikes             -- line -> what is known of the jobs that have it
+local results            -- keys and values
 
 local function release(id, job)
   log(id, log_line('released', job.attempt, of_attempt(job)))
@@ -75,40 +77,44 @@ local function refuse(line, token)
   out[out_n] = line and match(line, '^%a+|([^|]*)|') == token and 'duplicate' or 'lost'
 end
 
--- Jobs that succeeded without a result. The line of most says `||||` after the start: it was their first attempt, and
--- they have no flags; then it tells all that is needed at a glance.
-local last_tail, last_target, last_lane = '\n'
--- Those with a key say `|||k|`, and what the key is further on; nil if this one says anything else.
-local function settle_keyed(id, token, line, at)
-  local target, lane, key =
-    match(line, '^%d+|%d*|||k|([^|]*)|([^|]*)|%d*|[^|]*|%d+|%d+|%d*|(.*)|%d+$', at + 1)
-  if not target then return nil end
-  judge(target, id, false, '')
-  unspend(target, key)
-  write_line(id, 'succeeded' .. sub(line, 8))
-  end_well(id, 'succeeded', lane, target)
-  if followed then tell('succeeded', id, lane, target, match(token, '^%d+'), '') end
-  return 'succeeded'
+-- What jobs have in common that were claimed together, by the line that tells it: the token, target, lane and key, and
+-- the line of those that have succeeded; false for another line.
+local function read_alike(line)
+  local token, target, lane = match(line, '^running|([^|]*)|%d+|%d*|%d*|%d*||([^|]*)|([^|]*)|$')
+  local key = ''
+  if not token then token, target, lane, key = match(line, '^running|([^|]*)|%d+|%d*|%d*|%d*|k|([^|]*)|([^|]*)|=(.*)$') end
+  local it = token and { token = token, target = target, lane = lane, key = key, flow = target_node(target),
+    over = 'succeeded' .. sub(line, 8) } or false
+  alikes[line] = it
+  return it
 end
 
-local function settle_plain(id, token)
-  local line = lines[id]
-  local at = 9 + #token -- of the bar behind the token, if the line begins with `running|` (the other of its length: pending)
-  if not line or sub(line, 9, at) ~= token .. '|' or string.byte(line) ~= 114 then return refuse(line, token) end
-  local from = match(line, '^%d+|%d*||||()', at + 1) -- from the start on: a key may have as many bars
-  if not from then return answer(id, settle_keyed(id, token, line, at) or settle(id, 'succeeded', 0, '', '', '')) end
-  local to = from + #last_tail - 1
-  if sub(line, from, to) ~= last_tail then
-    local target, lane, behind = match(line, '^([^|]*)|([^|]*)|()', from)
-    to = behind - 1
-    last_target, last_lane, last_tail = target, lane, sub(line, from, to)
+-- A job succeeded, of which no more than this is to be known.
+local function succeed(id, it, result)
+  write_line(id, it.over)
+  if it.flow then
+    judge(it.target, id, false, '')
+    unspend(it.target, it.key)
   end
-  write_line(id, 'succeeded' .. sub(line, 8, to - 1))
-  unspend(last_target, '')
-  judge(last_target, id, false, '')
-  end_well(id, 'succeeded', last_lane, last_target)
-  if followed then tell('succeeded', id, last_lane, last_target, match(token, '^%d+'), '') end
+  if result ~= '' then
+    results[#results + 1] = P .. 'r:' .. id
+    results[#results + 1] = result
+  end
+  end_well(id, 'succeeded', it.lane, it.target)
+  if followed then tell('succeeded', id, it.lane, it.target, match(it.token, '^%d+'), '') end
   answer(id, 'succeeded')
+end
+
+-- Any outcome, if the token holds the job.
+local function settle_held(id, token, outcome, delay_ms, reason, result, error)
+  local line = lines[id]
+  local it = line and alikes[line]
+  if line and it == nil then it = read_alike(line) end
+  if it and it.token == token and outcome == 'succeeded' then return succeed(id, it, result) end
+  if not is_held(id, token) then return refuse(line, token) end
+  local status = settle(id, outcome, delay_ms, reason, result, error)
+  answer(id, status)
+  if status == 'parked' then unlease_n = unlease_n - 1 end -- its lease is its deadline
 end
 
 local function fault_of(plain, jobs)
@@ -129,23 +135,15 @@ return function()
   if not (plain and jobs) then return redis.error_reply('ERR settle takes ids and tokens, and a batch of 7 values a job') end
   local fault = fault_of(plain, jobs)
   if fault then return fault end
-  out, out_n, unlease, unlease_n = {}, 0, {}, 0
+  out, out_n, unlease, unlease_n, alikes, results = {}, 0, {}, 0, {}, {}
   local ids = {}
   for i = 1, #plain, 2 do ids[#ids + 1] = plain[i] end
   for i = 1, #jobs do ids[#ids + 1] = jobs[i][1] end
   read_lines(ids)
-  for i = 1, #plain, 2 do settle_plain(plain[i], plain[i + 1]) end
-  for i = 1, #jobs do
-    local id, token, outcome, delay_ms, reason, result, error = unpack(jobs[i])
-    if is_held(id, token) then
-      local status = settle(id, outcome, delay_ms, reason, result, error)
-      answer(id, status)
-      if status == 'parked' then unlease_n = unlease_n - 1 end -- its lease is its deadline
-    else
-      refuse(lines[id], token)
-    end
-  end
+  for i = 1, #plain, 2 do settle_held(plain[i], plain[i + 1], 'succeeded', 0, '', '', '') end
+  for i = 1, #jobs do settle_held(unpack(jobs[i])) end
   unlease[unlease_n + 1] = nil
+  for first = 1, #results, CHUNK do call('MSET', unpack(results, first, math.min(first + CHUNK - 1, #results))) end
   call_many('ZREM', P .. 'leases', unlease)
   flush_breakers()
   commit()

@@ -8,6 +8,7 @@ local budget         -- steps left; none once the reply carries a lot
 local leases, ids    -- of the jobs taken
 local bodies         -- id -> body, false if there is no such job
 local news           -- has there come something to claim where the walk may have been already?
+local alikes, alike  -- what jobs without flags have in common that start for the first time; those of the last plain one
 local STARTED, FRESH, DEADLINE
 
 local CARRIED_MOST = 4194304 -- a reply that takes long to arrive would eat up the leases of what it brings
@@ -18,6 +19,7 @@ local LINE = '^(%a+)|([^|]*)|(%d+)|%d*|(%d*)|(%d*)|(.*)$'
 local function begin_taking(lease_ms, most)
   taken, taken_n, carried, leases, ids, bodies = { -1, 0, now_ms }, 0, 0, {}, {}, {}
   news, budget = false, 4 * most + 16
+  alikes, alike = {}, nil
   STARTED = '|' .. NOW .. '|'
   FRESH = 'running|1:' .. nonce .. '|1' .. STARTED .. '||' -- the line of a first attempt, up to its facts
   DEADLINE = text(now_ms + lease_ms)
@@ -31,10 +33,26 @@ local function carry(body)
 end
 
 local function reply(id, own, body)
-  local at = 3 * taken_n + 3
-  taken[at + 1], taken[at + 2], taken[at + 3] = id, own, body
   taken_n = taken_n + 1
+  local at = 3 * taken_n
+  taken[at + 1], taken[at + 2], taken[at + 3] = id, own, body
   carry(body)
+end
+
+-- Jobs of that target, lane and key that start for the first time: their bodies' `head`, their line, how many there are.
+local function first_attempts(flags, target, lane, key)
+  local head = flags .. '|' .. target .. '|' .. lane .. '|'
+  local it = { head = head, length = #head, target = target, lane = lane, n = 0,
+    line = FRESH .. head .. (flags == 'k' and '=' .. key or '') }
+  alikes[#alikes + 1] = it
+  return it
+end
+
+-- Those that were taken no longer wait.
+local function end_alikes()
+  for i = 1, #alikes do
+    if alikes[i].n > 0 then waiting(alikes[i].lane, alikes[i].target, -alikes[i].n) end
+  end
 end
 
 -- Reads all that taking these jobs needs; where bodies are long not all of them, since few will be taken.
@@ -90,12 +108,35 @@ local function take_rare(id, lane, target, flags)
   if suspect then suspects_left = 0 end
 end
 
--- Starts a job: 'taken', 'gone' (expired, or no record), 'moved' (into its flow), or 'suspect' (not now). `k`: the flow
--- it comes from.
-local function take(id, lane, k)
-  local body = body_of(id)
-  if not body then return 'gone' end
-  local line = line_of(id)
+local KEY = '^k|[^|]*|[^|]*|%d*|[^|]*|%d+|%d+|%d*|([^\n]*)|%d+\n'
+
+-- A job starts, with this line of its own and what is new since it was submitted. `k`: the flow it comes from.
+local function start(id, line, own, body, k)
+  write_line(id, line)
+  reply(id, own, body)
+  leases[2 * taken_n - 1], leases[2 * taken_n] = DEADLINE, id
+  ids[taken_n] = id
+  if k then
+    spend(k.target, k)
+    -- half open: this is the one that tries
+    if k.target.breaker > 0 and k.target.open_until > 0 then call('HSET', P .. 'fb:' .. k.target.name, 'probe', id) end
+  end
+  return 'taken'
+end
+
+-- The first attempt of a job whose facts are those that it was submitted with.
+local function start_first(id, body, flags, target, lane, k)
+  if flags == '' or flags == 'k' then
+    local it = first_attempts(flags, target, lane, flags == 'k' and (k and k.name or match(body, KEY)))
+    if k then k.alike = it elseif flags == '' then alike = it end
+    it.n = 1
+    return start(id, it.line, '', body, k)
+  end
+  waiting(lane, target, -1)
+  return start(id, FRESH .. sub(body, 1, find(body, '\n', 1, true) - 1), '', body, k)
+end
+
+local function take_other(id, lane, k, body, line)
   local attempt, previous, updated, facts = 1, '', '', nil
   if line then
     local _, _, before, previous_ms, updated_ms, own = match(line, LINE)
@@ -110,19 +151,23 @@ local function take(id, lane, k)
     if verdict == 'gone' then carry(body) end
     if verdict then return verdict end
   end
-  waiting(lane, target, -1)
-  local start = line and 'running|' .. attempt .. ':' .. nonce .. '|' .. attempt .. STARTED .. previous .. '|' .. updated .. '|'
-    or FRESH
-  write_line(id, start .. (facts or sub(body, 1, find(body, '\n', 1, true) - 1)))
-  leases[2 * taken_n + 1] = DEADLINE
-  leases[2 * taken_n + 2] = id
-  ids[taken_n + 1] = id
-  reply(id, line and attempt .. '|' .. previous .. '|' .. updated .. '|' .. facts or '', body)
   if followed then tell('started', id, lane, target, attempt) end
-  if k then
-    spend(k.target, k)
-    -- half open: this is the one that tries
-    if k.target.breaker > 0 and k.target.open_until > 0 then call('HSET', P .. 'fb:' .. target, 'probe', id) end
-  end
-  return 'taken'
+  if not line then return start_first(id, body, flags, target, lane, k) end
+  waiting(lane, target, -1)
+  return start(id, 'running|' .. attempt .. ':' .. nonce .. '|' .. attempt .. STARTED .. previous .. '|' .. updated .. '|' .. facts,
+    attempt .. '|' .. previous .. '|' .. updated .. '|' .. facts, body, k)
+end
+
+-- Starts a job: 'taken', 'gone' (expired, or no record), 'moved' (into its flow), or 'suspect' (not now). `k`: the flow
+-- it comes from. Most are like the one before.
+local function take(id, lane, k)
+  local body = body_of(id)
+  if not body then return 'gone' end
+  local line = line_of(id)
+  local it = alike
+  if k then it = k.alike end
+  if line or not it or sub(body, 1, it.length) ~= it.head then return take_other(id, lane, k, body, line) end
+  it.n = it.n + 1
+  if followed then tell('started', id, lane, it.target, 1) end
+  return start(id, it.line, '', body, k)
 end

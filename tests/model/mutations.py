@@ -36,8 +36,8 @@ MUTATIONS = (
     ),
     Mutation(
         "ring: a job with a key leaves its key's count as it is",
-        "  unspend(target, key)\n  write_line",
-        "  unspend(target, '')\n  write_line",
+        "    unspend(it.target, it.key)\n",
+        "    unspend(it.target, '')\n",
     ),
     Mutation(
         "begin: where jobs stood in an earlier call is taken for where they stand",
@@ -72,8 +72,8 @@ MUTATIONS = (
     ),
     Mutation(
         "settle: any token will do",
-        "if not line or sub(line, 9, at) ~= token .. '|' or",
-        "if not line or",
+        "if it and it.token == token and outcome",
+        "if it and outcome",
     ),
     Mutation(
         "records: any token holds a job",

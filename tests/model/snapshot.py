@@ -97,10 +97,7 @@ def _record(facts: str, line: str | None) -> dict[str, str]:
     else:
         values = line.split("|", 6)
         own = values.pop()
-        if own.count("|") == 2:  # it went well, and keeps only the beginning of its facts
-            assert facts.split("|")[:3] == own.split("|"), f"{line} does not agree with {facts}"
-            own = facts
-        values += _facts(own)
+        values += _facts(facts if own == _short(*_facts(facts)) else own)
     fields = dict(zip((*_STATE, *_FACTS), values, strict=True))
     fields["suspect"] = "1" if "s" in fields["flags"] else ""
     fields["elsewhere"] = "1" if "w" in fields["flags"] else ""
@@ -111,6 +108,12 @@ def _record(facts: str, line: str | None) -> dict[str, str]:
 def _facts(line: str) -> list[str]:
     *most, rest = line.split("|", 8)
     return [*most, *rest.rsplit("|", 1)]
+
+
+def _short(flags: str, target: str, lane: str, *others: str) -> str:
+    """What a claim writes of facts that are those that the job was submitted with."""
+    key = others[-2]
+    return f"{flags}|{target}|{lane}|" + (f"={key}" if key else "")
 
 
 def _items(table: _Flat | list[str]) -> list[tuple[str, list[str]]]:

@@ -147,3 +147,39 @@ async def test_key_may_hold_what_parts_the_facts_of_a_job(site: Site, key: str, 
     record = await site.record(ids[0])
     assert (record.status, record.target, record.lane, record.key) == ("succeeded", "resize", "default", key)
     assert await site.count("succeeded") == 2
+
+
+@pytest.mark.parametrize("key", ["", "k", "=k", "|"])
+@pytest.mark.parametrize("outcome", ["succeeded", "retry", "dead"])
+async def test_job_whose_line_an_earlier_version_wrote_is_settled(site: Site, key: str, outcome: Outcome) -> None:
+    ids = await site.put(key=key)
+    worker = site.worker()
+    job = (await site.claim(worker))[0]
+    line = str(await site.store.client.hget(f"{site.prefix}state", ids[0]), "utf-8")  # type: ignore[arg-type]
+    body = await site.store.client.get(f"{site.prefix}b:{ids[0]}")
+    assert isinstance(body, bytes)
+    whole = line.split(f"{'k' if key else ''}|resize|default|")[0] + body.decode().partition("\n")[0]
+    await site.store.client.hset(f"{site.prefix}state", ids[0], whole)
+    expected = {"retry": "retrying"}.get(outcome, outcome)
+    assert await site.settle(worker, job, outcome, delay_ms=5, error=ERROR) == expected
+    record = await site.record(ids[0])
+    assert (record.status, record.target, record.key, record.max_attempts) == (
+        expected,
+        "resize",
+        key,
+        job.max_attempts,
+    )
+
+
+@pytest.mark.parametrize("key", ["", "|=k"])
+async def test_running_job_whose_payload_was_lost_is_settled(site: Site, key: str) -> None:
+    ids = await site.put(3, key=key)
+    worker = site.worker()
+    jobs = await site.claim(worker)
+    for job_id in ids:
+        await site.store.client.delete(f"{site.prefix}b:{job_id}")
+    outcomes: list[Outcome] = ["dead", "retry", "released"]
+    statuses = [await site.settle(worker, job, outcome) for job, outcome in zip(jobs, outcomes, strict=True)]
+    assert statuses == ["dead", "dead", "pending"], "there is nothing to run it with again"
+    record = await site.record(ids[1])
+    assert (record.target, record.lane, record.key, record.reason) == ("resize", "default", key, "exhausted")
