@@ -88,19 +88,20 @@ local function serve_reference(member, lane, limit)
   return rank, passed_over[t.name]
 end
 
--- Some entries of a lane by rank, from the `first` on; `whole`: there are no more.
+local byte = string.byte
+local function are_plain(members)
+  for i = 1, #members do
+    local first = byte(members[i])
+    if first == 126 or first == 33 then return false end
+  end
+  return true
+end
+
+-- Some entries of a lane by rank, from the `first` on; `whole`: there are no more. Without `ranks` all of them are jobs.
 local function window_of(lane, first, size)
   local found = call('ZRANGE', P .. 'lane:' .. lane, first, first + size - 1)
-  local plain = true
-  for i = 1, #found do
-    local byte = string.byte(found[i])
-    if byte == 126 or byte == 33 then
-      plain = false
-      break
-    end
-  end
   -- ranks matter to references alone, and cost more than the rest
-  if plain then return { members = found, ranks = NONE, at = 1, whole = #found < size } end
+  if are_plain(found) then return { members = found, at = 1, whole = #found < size } end
   found = call('ZRANGE', P .. 'lane:' .. lane, first, first + size - 1, 'WITHSCORES')
   local members, ranks = {}, {}
   for i = 1, #found, 2 do
@@ -123,12 +124,41 @@ end
 -- Reads at once what taking the plain jobs of a window needs.
 local function read_window(window, most)
   local plain = {}
+  if not window.ranks then
+    read_jobs(window.members, most)
+    return
+  end
   for i = 1, #window.members do
     if #plain >= most then break end
     local member = window.members[i]
     if not is_reference(member) and bodies[member] == nil then plain[#plain + 1] = member end
   end
   if #plain > 0 then read_jobs(plain) end
+end
+
+-- The jobs of a window from there on whose target has gained flows: into their flows too, since the lane is looked at
+-- anew now, and each look has its price.
+local function move_others(window, gone)
+  for at = window.at, #window.members do
+    local member = window.members[at]
+    if not is_reference(member) and move(member) then
+      budget = budget - 1
+      gone[#gone + 1] = member
+    end
+  end
+end
+
+-- Visits a window without references.
+local function visit_jobs(window, lane)
+  local members, gone = window.members, {}
+  for at = 1, #members do
+    if taken_n >= goal or budget <= 0 or news then break end
+    budget = budget - 1
+    window.at = at + 1
+    gone[at] = members[at]
+    if take(members[at], lane) == 'moved' then move_others(window, gone) end
+  end
+  call_many('ZREM', P .. 'lane:' .. lane, gone)
 end
 
 -- Visits a window's entries in turn; returns how many of them, all at its front, stay where they are.
@@ -144,15 +174,7 @@ local function visit(window, lane)
     else
       budget = budget - 1
       gone[#gone + 1] = member
-      if take(member, lane) == 'moved' then
-        -- the others like it too, since the lane is looked at anew now, and each look has its price
-        for at = window.at, #members do
-          if not is_reference(members[at]) and move(members[at]) then
-            budget = budget - 1
-            gone[#gone + 1] = members[at]
-          end
-        end
-      end
+      if take(member, lane) == 'moved' then move_others(window, gone) end
     end
   end
   call_many('ZREM', P .. 'lane:' .. lane, gone)
@@ -169,7 +191,7 @@ local function walk(lane, upto)
     restore() -- what was served so far stands in the lane where it belongs now
     local window = window_of(lane, kept, goal - taken_n + 1)
     read_window(window, goal - taken_n)
-    kept = kept + visit(window, lane)
+    if window.ranks then kept = kept + visit(window, lane) else visit_jobs(window, lane) end
     if news then
       kept, news = 0, false
     elseif window.whole and window.at > #window.members then

@@ -65,12 +65,11 @@ local function unbury(id, target)
   call('ZREM', P .. 'dead:' .. target, id)
 end
 
--- What every end but a death has: its index, its counter, and those told who wait for it.
-local function end_well(id, status, lane, target)
-  done[#done + 1] = NOW
-  done[#done + 1] = id
-  ended[#ended + 1] = id
-  bump(status, lane, target)
+-- What every end but a death has beside its counter: its index, and those told who wait for it.
+local function end_well(id)
+  done[done_n + 1], done[done_n + 2] = NOW, id
+  done_n = done_n + 2
+  if awaited ~= false then note_end(id) end
 end
 
 -- The end of a job that load() gave: its record, its index, its counter and its callback. Its leases, lane or due entry
@@ -80,13 +79,13 @@ local function finish(id, job, status, reason, result, error)
     call('HSET', P .. 'j:' .. id, 'reason', reason)
     log(id, log_line('dead', job.attempt, ',"reason":"' .. reason .. '"' .. of_attempt(job)
       .. (error ~= '' and (',"error":' .. error) or '')))
-    ended[#ended + 1] = id
-    bump(status, job.lane, job.target)
+    note_end(id)
     stand('dead', job.lane, 1)
   else
     if status == 'cancelled' then log(id, log_line('cancelled', job.attempt, of_attempt(job))) end
-    end_well(id, status, job.lane, job.target)
+    end_well(id)
   end
+  bump(status, job.lane, job.target)
   if followed then tell(status, id, job.lane, job.target, job.attempt, reason) end
   job.status = status
   save(id, job)

@@ -3,7 +3,8 @@
 -- lane's cap does not hold for what was acknowledged already.
 --
 -- KEYS  1 prefix
--- ARGV  per job 2: ms since it was submitted, the submit (MessagePack, as in lua/submit.lua)
+-- ARGV  per job 2: ms since it was submitted, the submit (MessagePack): 13 values, id, lane, target, key, priority, delay ms, expires ms,
+--       max attempts, callback, idempotency hash, fingerprint, window ms, body (as in lua/submit.lua)
 -- Returns  per job: accepted, or there (it is, or was, or repeats an earlier job)
 if #ARGV < 2 or #ARGV % 2 ~= 0 then return redis.error_reply('ERR forward: [lag submit]…') end
 local NUMBERS = { [5] = -100, [6] = 0, [7] = 0, [8] = 1, [12] = 0 }
@@ -41,8 +42,9 @@ for i = 1, #submits do
     out[i] = 'there'
   else
     local run_at = delay > 0 and now_ms - lag + delay or nil
-    accept(new_seq(), id, lane, target, key, priority, math.max(0, delay - lag), run_at,
-      expires > 0 and math.max(1, expires - lag) or 0, max_attempts, callback, body)
+    local terms = terms_of(lane, target, priority, math.max(0, delay - lag), run_at,
+      expires > 0 and math.max(1, expires - lag) or 0, max_attempts, callback)
+    accept(new_seq(), id, P .. 'b:' .. id, terms, key, body)
     place_accepted() -- at once, so that a second one of the same id finds it
     if hash ~= '' then call('SET', P .. 'idem:' .. hash, id .. ' ' .. fingerprint, 'PX', window) end
     out[i] = 'accepted'

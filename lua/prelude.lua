@@ -60,7 +60,8 @@ local DEAD_MOST         -- dead jobs kept of each target; 0: not said yet, so al
 local followed          -- does anybody follow events (GET /events)?
 local woken             -- is there work that was not there before?
 local posted            -- is there something new in the outbox?
-local ended             -- ids of the jobs that this script ends
+local ended             -- ids of the jobs that this script ends, if anybody waits for any
+local awaited           -- does anybody? Nil until it is asked
 local events
 
 local format = string.format
@@ -95,7 +96,7 @@ local function begin(keys, arguments)
   end
   DEAD_MOST = tonumber(conf[5] or 0)
   followed = tonumber(conf[6] or 0) > now_ms
-  woken, posted, ended, events = false, false, {}, {}
+  woken, posted, ended, awaited, events = false, false, {}, nil, {}
   for i = 1, #at_begins do at_begins[i]() end
 end
 
@@ -125,11 +126,13 @@ local function batch(at, width)
   return items
 end
 
+local function is_flat(items, width)
+  return type(items) == 'table' and #items % width == 0 and (#items > 0 or not next(items))
+end
 -- The same for a batch whose values all stand in one array, which is a good deal faster to read.
 local function flat(at, width)
   local ok, items = pcall(cmsgpack.unpack, args[at] or '')
-  if not ok or type(items) ~= 'table' or (#items == 0 and next(items)) or #items % width ~= 0 then return nil end
-  return items
+  return ok and is_flat(items, width) and items or nil
 end
 
 -- `<lane>:<target>`; jobs of a batch mostly share it, and joining strings is what a short script spends its time on.
@@ -151,12 +154,12 @@ local function end_run()
   of[path] = (of[path] or 0) + run_length
   run_counter = nil
 end
-local function bump(counter, lane, target)
+local function bump(counter, lane, target, n)
   if counter == run_counter and target == run_target and lane == run_lane then
-    run_length = run_length + 1
+    run_length = run_length + (n or 1)
   else
     end_run()
-    run_counter, run_lane, run_target, run_length = counter, lane, target, 1
+    run_counter, run_lane, run_target, run_length = counter, lane, target, n or 1
   end
 end
 
@@ -189,7 +192,7 @@ local function stand(state, lane, n)
   stands[field] = (stands[field] or 0) + n
 end
 
-local done -- times and ids of the jobs that ended well or were cancelled
+local done, done_n -- times and ids of the jobs that ended well or were cancelled
 
 local COUNTED_MOST = 200 -- targets with counters of their own; later ones share `_other`
 
@@ -222,11 +225,11 @@ local function flush_counters()
     if n ~= 0 and call('HINCRBY', P .. 'states', field, n) == 0 then call('HDEL', P .. 'states', field) end
   end
   call_many('ZADD', P .. 'done', done)
-  bumps, waits, stands, done = {}, {}, {}, {}
+  bumps, waits, stands, done, done_n = {}, {}, {}, {}, 0
 end
 
 at_begin(function()
-  bumps, waits, stands, done = {}, {}, {}, {}
+  bumps, waits, stands, done, done_n = {}, {}, {}, {}, 0
   run_counter, waits_lane = nil, nil
 end)
 
@@ -247,11 +250,12 @@ end
 local last_prefix, here -- the partition that a prefix names
 -- Does a job of that id lie in another partition? The last byte of an id says in which.
 local function is_elsewhere(id)
-  if P ~= last_prefix then last_prefix, here = P, tonumber(string.match(P, ':(%d+)}:$')) end
-  return tonumber(string.sub(id, 35, 36), 16) ~= here
+  if P ~= last_prefix then last_prefix, here = P, format('%02x', string.match(P, ':(%d+)}:$')) end
+  local place = string.sub(id, 35, 36)
+  return place ~= here and string.lower(place) ~= here
 end
 
--- Keeps a submit (as lua/submit.lua takes it) of a job that lies in another partition, until a dispatcher has handed it
+-- Keeps a submit (as lua/forward.lua takes it) of a job that lies in another partition, until a dispatcher has handed it
 -- over there (docs: redis).
 local function post(id, values)
   call('SET', P .. 'o:' .. id, cmsgpack.pack({ now_ms, values }))
@@ -286,9 +290,14 @@ local function wake_one()
   end
 end
 
--- Tells the processes that wait for jobs that these ended. While nobody waits it costs one EXISTS a script.
+-- Notes that a job ended, for who may wait for that. While nobody waits for any it costs one EXISTS a script.
+local function note_end(id)
+  if awaited == nil then awaited = call('EXISTS', P .. 'waiters') == 1 end
+  if awaited then ended[#ended + 1] = id end
+end
+
+-- Tells the processes that wait for jobs that these ended.
 local function tell_waiters()
-  if #ended == 0 or call('EXISTS', P .. 'waiters') == 0 then return end
   for first = 1, #ended, CHUNK do
     local last = math.min(first + CHUNK - 1, #ended)
     local found = call('HMGET', P .. 'waiters', unpack(ended, first, last))

@@ -25,13 +25,14 @@ at_begin(function()
   lines, written, written_n, forgotten, dropped = {}, {}, 0, {}, {}
 end)
 
--- Reads the lines of many jobs at once.
-local function read_lines(ids)
-  for first = 1, #ids, CHUNK do
-    local last = math.min(first + CHUNK - 1, #ids)
-    local found = call('HMGET', P .. 'state', unpack(ids, first, last))
-    for i = first, last do
-      if lines[ids[i]] == nil then lines[ids[i]] = found[i - first + 1] end
+-- Reads the lines of many jobs at once: of all, or of the first `count`.
+local function read_lines(ids, count)
+  count = count or #ids
+  for first = 1, count, CHUNK do
+    local found = call('HMGET', P .. 'state', unpack(ids, first, math.min(first + CHUNK - 1, count)))
+    for i = 1, #found do
+      local id = ids[first + i - 1]
+      if lines[id] == nil then lines[id] = found[i] end
     end
   end
 end

@@ -39,13 +39,13 @@ for i = 1, #jobs do
     if busy and overlap == 'forbid' then
       verdict = 'overlap'
       overlapped = overlapped + 1
-    elseif room(lane) <= 0 then
+    elseif room(lane).left <= 0 then
       out[1] = 'full'
       next_slot, next_at = slot, now_ms + 1000
       break
     else
       if busy and overlap == 'replace' then cancel_job(previous, id) end
-      accept(new_seq(), id, lane, target, key, priority, 0, slot, 0, max_attempts, '', body)
+      accept(new_seq(), id, P .. 'b:' .. id, terms_of(lane, target, priority, 0, slot, 0, max_attempts, ''), key, body)
       place_accepted() -- at once, for the next slot may replace it
       call('HSET', sk, 'job', id, 'last', text(slot))
       previous = id

@@ -2,11 +2,12 @@
 -- that nobody reclaimed counts. A settle repeated after a lost reply is told that it is a duplicate.
 --
 -- KEYS  1 prefix
--- ARGV  1 jobs that succeeded without a result: a MessagePack array of ids and tokens in turn; 2 a batch of the others,
+-- ARGV  1 jobs that succeeded without a result: a MessagePack array of arrays, each a token and the ids of jobs that it holds; 2 a batch of the others,
 --       per job 7: id, token, outcome (succeeded, retry, dead, released, cancelled, parked), delay ms,
 --       reason, result (JSON or ''), error (JSON or ''). Parked: the work goes on elsewhere for `delay ms`, or longer by its
 --       heartbeats; `reason` is the delay of a retry should it not come to an end, in ms
 -- Returns  MessagePack, per job of the first, then of the second: the status it has now (succeeded, retrying, dead, pending, cancelled, parked), or duplicate, or lost
+local type = type
 local OUTCOMES = { succeeded = true, retry = true, dead = true, released = true, cancelled = true, parked = true }
 local REASONS = { exhausted = 'exhausted', fatal = 'fatal', no_target = 'no_target', gone = 'fatal' }
 local out, out_n         -- statuses
@@ -84,23 +85,20 @@ local function read_alike(line)
   local key = ''
   if not token then token, target, lane, key = match(line, '^running|([^|]*)|%d+|%d*|%d*|%d*|k|([^|]*)|([^|]*)|=(.*)$') end
   local it = token and { token = token, target = target, lane = lane, key = key, flow = target_node(target),
-    over = 'succeeded' .. sub(line, 8) } or false
+    over = 'succeeded' .. sub(line, 8), n = 0 } or false
   alikes[line] = it
   return it
 end
 
 -- A job succeeded, of which no more than this is to be known.
-local function succeed(id, it, result)
+local function succeed(id, it)
   write_line(id, it.over)
+  it.n = it.n + 1
   if it.flow then
     judge(it.target, id, false, '')
     unspend(it.target, it.key)
   end
-  if result ~= '' then
-    results[#results + 1] = P .. 'r:' .. id
-    results[#results + 1] = result
-  end
-  end_well(id, 'succeeded', it.lane, it.target)
+  end_well(id)
   if followed then tell('succeeded', id, it.lane, it.target, match(it.token, '^%d+'), '') end
   answer(id, 'succeeded')
 end
@@ -108,18 +106,44 @@ end
 -- Any outcome, if the token holds the job.
 local function settle_held(id, token, outcome, delay_ms, reason, result, error)
   local line = lines[id]
-  local it = line and alikes[line]
-  if line and it == nil then it = read_alike(line) end
-  if it and it.token == token and outcome == 'succeeded' then return succeed(id, it, result) end
+  local it = line and (alikes[line] or read_alike(line))
+  if it and it.token == token and outcome == 'succeeded' then
+    if result ~= '' then
+      results[#results + 1] = P .. 'r:' .. id
+      results[#results + 1] = result
+    end
+    return succeed(id, it)
+  end
   if not is_held(id, token) then return refuse(line, token) end
   local status = settle(id, outcome, delay_ms, reason, result, error)
   answer(id, status)
   if status == 'parked' then unlease_n = unlease_n - 1 end -- its lease is its deadline
 end
 
-local function fault_of(plain, jobs)
-  for i = 1, #plain do
-    if type(plain[i]) ~= 'string' or plain[i] == '' then return redis.error_reply('ERR settle: no id or token at ' .. i) end
+-- Jobs that succeeded without a result, with the token that they share before them.
+local function settle_run(run)
+  local token = run[1]
+  for i = 2, #run do
+    local id = run[i]
+    local it = alikes[lines[id]]
+    if it and it.token == token then succeed(id, it) else settle_held(id, token, 'succeeded', 0, '', '', '') end
+  end
+end
+
+local function flush_alikes()
+  for _, it in pairs(alikes) do
+    if it and it.n > 0 then bump('succeeded', it.lane, it.target, it.n) end
+  end
+  for first = 1, #results, CHUNK do call('MSET', unpack(results, first, math.min(first + CHUNK - 1, #results))) end
+end
+
+local function fault_of(runs, jobs)
+  for i = 1, #runs do
+    local run = runs[i]
+    if type(run) ~= 'table' or #run < 2 then return redis.error_reply('ERR settle: run ' .. i .. ' is no token and ids') end
+    for at = 1, #run do
+      if type(run[at]) ~= 'string' or run[at] == '' then return redis.error_reply('ERR settle: no id or token in run ' .. i) end
+    end
   end
   for i = 1, #jobs do
     local id, token, outcome, delay_ms, reason, result, error = unpack(jobs[i])
@@ -131,19 +155,21 @@ local function fault_of(plain, jobs)
 end
 
 return function()
-  local plain, jobs = flat(1, 2), batch(2, 7)
-  if not (plain and jobs) then return redis.error_reply('ERR settle takes ids and tokens, and a batch of 7 values a job') end
-  local fault = fault_of(plain, jobs)
+  local runs, jobs = flat(1, 1), batch(2, 7)
+  if not (runs and jobs) then return redis.error_reply('ERR settle takes tokens with ids, and a batch of 7 values a job') end
+  local fault = fault_of(runs, jobs)
   if fault then return fault end
   out, out_n, unlease, unlease_n, alikes, results = {}, 0, {}, 0, {}, {}
   local ids = {}
-  for i = 1, #plain, 2 do ids[#ids + 1] = plain[i] end
+  for i = 1, #runs do
+    for at = 2, #runs[i] do ids[#ids + 1] = runs[i][at] end
+  end
   for i = 1, #jobs do ids[#ids + 1] = jobs[i][1] end
   read_lines(ids)
-  for i = 1, #plain, 2 do settle_held(plain[i], plain[i + 1], 'succeeded', 0, '', '', '') end
+  for i = 1, #runs do settle_run(runs[i]) end
   for i = 1, #jobs do settle_held(unpack(jobs[i])) end
   unlease[unlease_n + 1] = nil
-  for first = 1, #results, CHUNK do call('MSET', unpack(results, first, math.min(first + CHUNK - 1, #results))) end
+  flush_alikes()
   call_many('ZREM', P .. 'leases', unlease)
   flush_breakers()
   commit()

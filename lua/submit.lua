@@ -3,53 +3,78 @@
 -- another partition goes to the outbox, in the same step.
 --
 -- KEYS  1 prefix
--- ARGV  1 a MessagePack array, of each job in turn 13 values: id, lane, target, key, priority (-100..100), delay ms, expires ms (0: never),
---       max attempts, callback (events of s d c r, attempts, @ partition : key; or ''), idempotency hash (or ''), fingerprint, window ms, body
+-- ARGV  1 a MessagePack array of two: of each job in turn 6 values, id, key, idempotency hash (or ''), fingerprint, body, and which
+--       of the terms; and of terms that jobs share in turn 8 values, lane, target, priority (-100..100), delay ms, expires ms (0: never),
+--       max attempts, callback (events of s d c r, attempts, @ partition : key; or ''), window ms of idempotency
 --       2 durable, or nothing: leaves a mark even where every job is a repeat, so that waiting for what was written
 --       waits for the first call's writes
--- Returns  MessagePack, per job 3: verdict (accepted, duplicate, conflict, full), job id, status (gone: its
---       record is no more)
-local function texts(a, b, c, d, e, f, g, h)
-  return type(a) == 'string' and type(b) == 'string' and type(c) == 'string' and type(d) == 'string'
-    and type(e) == 'string' and type(f) == 'string' and type(g) == 'string' and type(h) == 'string'
-end
-local checked_lane, checked_target -- jobs of a batch mostly share them
-local function are_names(lane, target, key)
-  if lane ~= checked_lane or target ~= checked_target then
-    if find(lane, '[|\n]') or find(target, '[|\n]') then return false end
-    checked_lane, checked_target = lane, target
-  end
-  return key == '' or not find(key, '\n', 1, true)
-end
+-- Returns  MessagePack, per job that was not simply taken in 4: its number, verdict (accepted, duplicate, conflict, full), job id,
+--       status (gone: its record is no more)
+local JOB, TERMS = 6, 8
+local type = type
+
 local function is_callback(text)
   return match(text, '^[sdcr]*%d*$') or match(text, '^[sdcr]+%d*@%x%x:[^|\n]*$')
 end
 
--- Whether every value is what it is to be; the error if one is not.
-local function fault_of(values, count)
+-- The terms of that number, read; or the error.
+local function read_terms(values, number)
+  local lane, target, priority, delay, expires, attempts, callback, window =
+    unpack(values, TERMS * number - TERMS + 1, TERMS * number)
+  if type(lane) ~= 'string' or type(target) ~= 'string' or type(callback) ~= 'string' then
+    return nil, redis.error_reply('ERR submit: a value of terms ' .. number .. ' has the wrong type')
+  end
+  if find(lane, '[|\n]') or find(target, '[|\n]') or not is_callback(callback) then
+    return nil, redis.error_reply('ERR submit: a name of terms ' .. number .. ' holds what would end it')
+  end
+  if not (whole(priority, -100) and priority <= 100 and whole(delay, 0) and whole(expires, 0) and whole(attempts, 1)
+      and whole(window, 0)) then
+    return nil, redis.error_reply('ERR submit: a number of terms ' .. number .. ' is out of range')
+  end
+  local terms = terms_of(lane, target, priority, delay, nil, expires, attempts, callback)
+  terms.values, terms.window = { lane, target, priority, delay, expires, attempts, callback, window }, window
+  return terms
+end
+
+-- Is every value of the jobs what it is to be? The error if one is not.
+local function fault_of(values, count, terms)
   for i = 1, count do
-    local id, lane, target, key, priority, delay, expires, attempts, callback, hash, fingerprint, window, body =
-      unpack(values, 13 * i - 12, 13 * i)
-    if not texts(id, lane, target, key, callback, hash, fingerprint, body) then
-      return redis.error_reply('ERR submit: a value of job ' .. i .. ' has the wrong type')
+    local id, key, hash, fingerprint, body, own = unpack(values, JOB * i - JOB + 1, JOB * i)
+    if type(id) ~= 'string' or type(body) ~= 'string' or type(own) ~= 'number' or not terms[own]
+        or key ~= '' and type(key) ~= 'string' or fingerprint ~= '' and type(fingerprint) ~= 'string'
+        or hash ~= '' and (type(hash) ~= 'string' or terms[own].window < 1) then
+      return redis.error_reply('ERR submit: a value of job ' .. i .. ' has the wrong type, or it has no such terms')
     end
-    if not are_names(lane, target, key) or not is_callback(callback) then
-      return redis.error_reply('ERR submit: a name of job ' .. i .. ' holds what would end it')
-    end
-    if not (whole(priority, -100) and priority <= 100 and whole(delay, 0) and whole(expires, 0) and whole(attempts, 1)
-        and whole(window, hash == '' and 0 or 1)) then
-      return redis.error_reply('ERR submit: a number of job ' .. i .. ' is out of range')
+    if key ~= '' and find(key, '\n', 1, true) then
+      return redis.error_reply('ERR submit: the key of job ' .. i .. ' holds what would end it')
     end
   end
 end
 
+-- The jobs' values, and terms by number; or the error.
+local function read_batch()
+  local ok, both = pcall(cmsgpack.unpack, args[1] or '')
+  if not ok or type(both) ~= 'table' or #both ~= 2 or not is_flat(both[1], JOB) or not is_flat(both[2], TERMS) then
+    return nil, redis.error_reply('ERR submit takes a batch of 6 values a job, and of 8 for terms')
+  end
+  local terms, fault = {}, nil
+  for number = 1, #both[2] / TERMS do
+    terms[number], fault = read_terms(both[2], number)
+    if fault then return nil, fault end
+  end
+  fault = fault_of(both[1], #both[1] / JOB, terms)
+  if fault then return nil, fault end
+  return both[1], terms
+end
+
+local names -- keys of the bodies
 -- How many of these jobs there are already.
 local function count_known(values, count)
-  local keys = {}
-  for i = 1, count do keys[i] = P .. 'b:' .. values[13 * i - 12] end
+  names = {}
+  for i = 1, count do names[i] = P .. 'b:' .. values[JOB * i - JOB + 1] end
   local there = 0
-  for first = 1, #keys, CHUNK do
-    there = there + call('EXISTS', unpack(keys, first, math.min(first + CHUNK - 1, #keys)))
+  for first = 1, count, CHUNK do
+    there = there + call('EXISTS', unpack(names, first, math.min(first + CHUNK - 1, count)))
   end
   return there
 end
@@ -60,7 +85,8 @@ local kept -- idempotency hash -> what is stored under it, by this batch too
 local function read_kept(values, count)
   local hashes = {}
   for i = 1, count do
-    if values[13 * i - 3] ~= '' then hashes[#hashes + 1] = values[13 * i - 3] end
+    local hash = values[JOB * i - JOB + 3]
+    if hash ~= '' then hashes[#hashes + 1] = hash end
   end
   kept = {}
   for first = 1, #hashes, CHUNK do
@@ -73,7 +99,6 @@ local function read_kept(values, count)
 end
 
 local function keep(hash, id, fingerprint, window)
-  if hash == '' then return end
   kept[hash] = id .. ' ' .. fingerprint
   call('SET', P .. 'idem:' .. hash, kept[hash], 'PX', window)
 end
@@ -83,46 +108,43 @@ local function was_there(id) return here[id] or status_of(id) end
 
 -- An earlier job with this idempotency key, as its reply; nil if there is none. Where the fingerprint begins with `~`
 -- (deliveries of a trigger) a dead one does not count: a provider that sends again wants it done.
-local function repeated(hash, fingerprint)
+local function repeated(number, hash, fingerprint)
   local known = kept[hash]
   if not known then return nil end
   local id, first = match(known, '^(%S+) (.*)$')
   local status = was_there(id) or 'gone'
   if status == 'dead' and string.byte(fingerprint) == 126 then return nil end
-  return { first == fingerprint and 'duplicate' or 'conflict', id, status }
+  return { number, first == fingerprint and 'duplicate' or 'conflict', id, status }
 end
 
 return function()
-  local values = flat(1, 13)
-  if not values then return redis.error_reply('ERR submit takes a batch of 13 values a job') end
-  local count = #values / 13
-  local fault = fault_of(values, count)
-  if fault then return fault end
+  local values, all = read_batch()
+  if not values then return all end
+  local count = #values / JOB
   local there = count_known(values, count)
   here = {}
   read_kept(values, count)
   local out = {}
   local seq
   for i = 1, count do
-    local id, lane, target, key, priority, delay, expires, max_attempts, callback, hash, fingerprint, window, body =
-      unpack(values, 13 * i - 12, 13 * i)
+    local id, key, hash, fingerprint, body, own = unpack(values, JOB * i - JOB + 1, JOB * i)
+    local terms = all[own]
     local status = here[id] or there > 0 and status_of(id)
-    local reply = status and { 'accepted', id, status } or repeated(hash, fingerprint)
-    if reply and reply[1] == 'duplicate' and reply[2] == id then reply[1] = 'accepted' end -- elsewhere, by a first call
-    if not reply and is_elsewhere(id) then
-      post(id, { unpack(values, 13 * i - 12, 13 * i) })
-      keep(hash, id, fingerprint, window)
-      reply = { 'accepted', id, delay > 0 and 'scheduled' or 'pending' }
-    end
-    if not reply and delay == 0 and room(lane) <= 0 then reply = { 'full', id, '' } end
-    if not reply then
+    local reply = status and { i, 'accepted', id, status } or hash ~= '' and repeated(i, hash, fingerprint)
+    if reply then
+      if reply[2] == 'duplicate' and reply[3] == id then reply[2] = 'accepted' end -- elsewhere, by a first call
+    elseif is_elsewhere(id) then
+      local lane, target, priority, delay, expires, attempts, callback, window = unpack(terms.values)
+      post(id, { id, lane, target, key, priority, delay, expires, attempts, callback, hash, fingerprint, window, body })
+      if hash ~= '' then keep(hash, id, fingerprint, window) end
+    elseif terms.delay == 0 and terms.room.left <= 0 then
+      reply = { i, 'full', id, '' }
+    else
       if not seq then seq = call('INCRBY', P .. 'seq', count) - count end
-      status = accept(seq + i, id, lane, target, key, priority, delay, nil, expires, max_attempts, callback, body)
-      here[id] = status
-      keep(hash, id, fingerprint, window)
-      reply = { 'accepted', id, status }
+      here[id] = accept(seq + i, id, names[i], terms, key, body)
+      if hash ~= '' then keep(hash, id, fingerprint, terms.window) end
     end
-    out[i] = reply
+    if reply then out[#out + 1] = reply end
   end
   place_accepted()
   if args[2] == 'durable' then call('SET', P .. 'mark', NOW) end

@@ -55,19 +55,21 @@ local function end_alikes()
   end
 end
 
--- Reads all that taking these jobs needs; where bodies are long not all of them, since few will be taken.
-local function read_jobs(ids)
-  read_lines(ids)
+-- Reads all that taking these jobs needs, the first `most` of them; where bodies are long not all of them, since few will
+-- be taken.
+local function read_jobs(ids, most)
+  local count = math.min(#ids, most or #ids)
+  read_lines(ids, count)
   local keys, bytes = {}, 0
-  for i = 1, #ids do keys[i] = P .. 'b:' .. ids[i] end
+  for i = 1, count do keys[i] = P .. 'b:' .. ids[i] end
   local first, size = 1, FIRST_FEW
-  while first <= #ids and bytes < CARRIED_MOST / 4 do
-    local last = math.min(first + size - 1, #ids)
+  while first <= count and bytes < CARRIED_MOST / 4 do
+    local last = math.min(first + size - 1, count)
     local found = call('MGET', unpack(keys, first, last))
-    for i = first, last do
-      local body = found[i - first + 1]
-      bodies[ids[i]] = body
-      bytes = bytes + (body and #body or 0)
+    for i = 1, #found do
+      local body = found[i]
+      bodies[ids[first + i - 1]] = body
+      if body then bytes = bytes + #body end
     end
     first, size = last + 1, CHUNK
   end
@@ -161,9 +163,10 @@ end
 -- Starts a job: 'taken', 'gone' (expired, or no record), 'moved' (into its flow), or 'suspect' (not now). `k`: the flow
 -- it comes from. Most are like the one before.
 local function take(id, lane, k)
-  local body = body_of(id)
+  local body, line = bodies[id], lines[id]
+  if body == nil then body = body_of(id) end
   if not body then return 'gone' end
-  local line = line_of(id)
+  if line == nil then line = line_of(id) end
   local it = alike
   if k then it = k.alike end
   if line or not it or sub(body, 1, it.length) ~= it.head then return take_other(id, lane, k, body, line) end

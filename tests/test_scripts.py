@@ -34,20 +34,23 @@ SETTLED = (JOB_ID, "1:d.1", "retry", 5, "", "", "")
 NUMBERS = ("", "x", "1.5", "-1", "nan", "inf", "1e300")
 
 
-def pack(*items: Sequence[object]) -> bytes:
+def pack(*items: object) -> bytes:
     return msgspec.msgpack.encode(items)
 
 
-def flat(*items: Sequence[object]) -> bytes:
-    return msgspec.msgpack.encode([value for item in items for value in item])
+def submits(*jobs: Sequence[object]) -> bytes:
+    """What submit takes, each job with terms of its own."""
+    terms = [[*job[1:3], *job[4:9], job[11]] for job in jobs]
+    own = [[job[0], job[3], *job[9:11], job[12], number] for number, job in enumerate(jobs, 1)]
+    return msgspec.msgpack.encode([[value for each in table for value in each] for table in (own, terms)])
 
 
 GOOD: dict[str, list[Arg]] = {
-    "submit": [flat(JOB, KEYED)],
+    "submit": [submits(JOB, KEYED)],
     "forward": [5, msgspec.msgpack.encode(KEYED)],
     "outbox": [10, 1000, pack((JOB_ID,))],
     "claim": ["d", "d.9", 3, 1000, 1, 10, 1000, "low", 0, 0],
-    "settle": [flat((JOB_ID, "1:d.1")), pack(SETTLED)],
+    "settle": [pack(("1:d.1", JOB_ID)), pack(SETTLED)],
     "extend": ["d", 1000, 1000, pack((JOB_ID, "1:d.1"))],
     "progress": [pack((JOB_ID, "1:d.1", "{}"))],
     "reap": [10, 2],
@@ -141,8 +144,8 @@ BATCHES: dict[str, tuple[int, tuple[object, ...]]] = {
     "outbox": (2, (JOB_ID,)),
     "schedule_fire": (13, (JOB_ID, 60_000)),
 }
-FLAT: dict[str, tuple[object, ...]] = {"submit": KEYED, "settle": (JOB_ID, "1:d.1")}
-"""Scripts whose first argument holds the values of all jobs in one array: those of one job."""
+RUN = ("1:d.1", JOB_ID)
+"""Of settle's first argument: a token, and ids of jobs that it holds."""
 MISTYPED_SUBMITS: list[list[Arg]] = [
     [5, msgspec.msgpack.encode((*KEYED[:at], True, *KEYED[at + 1 :]))] for at in range(len(KEYED))
 ]
@@ -200,11 +203,29 @@ def misbatched(name: str) -> list[list[Arg]]:
         at, item = BATCHES[name]
         wrong += [_with(GOOD[name], at, value) for value in _junk(item)]
         wrong += [_with(GOOD[name], at, pack(item, each)) for each in [item[:-1], (*item, ""), (), *_odd(name, item)]]
-    if name in FLAT:
-        item = FLAT[name]
-        wrong += [_with(GOOD[name], 0, value) for value in _junk(item)]
-        wrong += [_with(GOOD[name], 0, flat(item, each)) for each in [item[:-1], (*item, ""), *_odd(name, item)]]
+    if name == "settle":
+        wrong += [_with(GOOD[name], 0, value) for value in _junk(RUN)]
+        wrong += [_with(GOOD[name], 0, pack(RUN, each)) for each in (RUN[:1], (), 7, *_odd("run", RUN))]
+    if name == "submit":
+        wrong += [[value] for value in (*_junk(KEYED), *map(msgspec.msgpack.encode, _misshapen()))]
+        wrong += [[submits(JOB, each)] for each in _odd(name, KEYED)]
     return wrong
+
+
+def _misshapen() -> list[list[object]]:
+    """A submit that lacks values of a job or of terms, has too many, or a job whose terms are not there."""
+    job, terms = [JOB_ID, "", "", "", "\n{}", 1], ["low", "t", 0, 0, 0, 5, "", 0]
+    numbers: list[list[object]] = [[[*job[:-1], number], terms] for number in (0, 2, 1.5, -1, "1", None)]
+    return [
+        [job],
+        [job, terms, terms],
+        [job[:-1], terms],
+        [[*job, ""], terms],
+        [job, terms[:-1]],
+        [job, 1],
+        [1, terms],
+        *numbers,
+    ]
 
 
 def _junk(item: Sequence[object]) -> list[bytes]:

@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from gateway.errors import StoreUnavailable
-from gateway.jobs import Callback, Submission, Submitted, pack_body
+from gateway.jobs import Callback, Submission, Submitted, Verdict, pack_body
 from gateway.store.client import Client
 from gateway.store.durability import Durability, run_durably
 from gateway.store.scripts import run
@@ -30,7 +30,8 @@ SWEEP_S = 0.1
 """How late the time limit of a submit may be kept: one timer for all of them, where each would cost as much as all
 else that is done for it here."""
 
-_reply_decoder = msgspec.msgpack.Decoder(list[Submitted])
+_reply_decoder = msgspec.msgpack.Decoder(list[tuple[int, Verdict, str, str]])
+_NOT_HASHED = ("", "")
 _EVENT_CODES = {"job.succeeded": "s", "job.dead": "d", "job.cancelled": "c", "job.retrying": "r"}
 
 
@@ -42,37 +43,30 @@ def event_codes(callback: Callback | None) -> str:
     return "".join(_EVENT_CODES[event] for event in callback.events) + most
 
 
-def submit_values(job: Submission, callback_place: str = "") -> tuple[str | int, ...]:
-    """A submission as the script takes it (lua/submit.lua); `callback_place`: where its callback belongs."""
-    idem = job.idempotency
-    return (
-        job.job_id,
-        job.lane,
-        job.target,
-        job.key,
-        job.priority,
-        job.delay_ms,
-        job.expires_ms,
-        job.max_attempts,
-        event_codes(job.options.callback) + callback_place,
-        idem.key_hash if idem else "",
-        idem.fingerprint if idem else "",
-        idem.window_ms if idem else 0,
-        pack_body(job.options, job.payload),
-    )
-
-
 def submit_batch(jobs: Sequence[Submission], place_of: Callable[[Callback], str] = lambda callback: "") -> bytes:
-    """The jobs as the submit script takes them: their values, one job after the other, in one array.
+    """The jobs as the submit script takes them (lua/submit.lua): the values of each, and the terms that they share.
 
     `place_of` says where the callback of a job belongs: `@<partition in hex>:<key>`, or nothing.
     """
-    return msgspec.msgpack.encode(list(chain.from_iterable(submit_values(job, _place(job, place_of)) for job in jobs)))
+    terms: dict[tuple[str | int, ...], int] = {}
+    values: list[str | int] = []
+    for job in jobs:
+        idem, callback = job.idempotency, job.options.callback
+        told = "" if callback is None else event_codes(callback) + place_of(callback)
+        window_ms = idem.window_ms if idem else 0
+        own = (job.lane, job.target, job.priority, job.delay_ms, job.expires_ms, job.max_attempts, told, window_ms)
+        number = terms.setdefault(own, len(terms) + 1)
+        hashed = (idem.key_hash, idem.fingerprint) if idem else _NOT_HASHED
+        values += (job.job_id, job.key, *hashed, pack_body(job.options, job.payload), number)
+    return msgspec.msgpack.encode((values, list(chain.from_iterable(terms))))
 
 
-def _place(job: Submission, place_of: Callable[[Callback], str]) -> str:
-    callback = job.options.callback
-    return "" if callback is None else place_of(callback)
+def read_submitted(jobs: Sequence[Submission], reply: bytes) -> list[Submitted]:
+    """What became of each job, in order: the script tells only of those that were not simply taken in."""
+    results = [Submitted("accepted", job.job_id, "scheduled" if job.delay_ms else "pending") for job in jobs]
+    for number, verdict, job_id, status in _reply_decoder.decode(reply):
+        results[number - 1] = Submitted(verdict, job_id, status)
+    return results
 
 
 class Waiter(Protocol):
@@ -199,7 +193,7 @@ class Submitter:
             # safe to repeat: a job that the first call took in is found by its id. Once, for a connection
             # that had gone stale; longer waits are the client's to decide.
             reply = await self._call(batch)
-        results = _reply_decoder.decode(reply)
+        results = read_submitted(jobs, reply)
         at = 0
         for asked in group:
             after = at + len(asked.jobs)

@@ -51,15 +51,19 @@ class RetentionLimits:
 
 
 def settle_args(settlements: Sequence[Settlement]) -> list[Arg]:
-    """Outcomes as the settle script takes them: jobs that succeeded without a result by id and token alone."""
-    plain: list[str] = []
+    """Outcomes as the settle script takes them: jobs that succeeded without a result by token and ids alone."""
+    runs: list[list[str]] = []
     others: list[Settlement] = []
+    token = ""
     for each in settlements:
-        if each.outcome == "succeeded" and not each.result:
-            plain += (each.job_id, each.token)
-        else:
+        if each.outcome != "succeeded" or each.result:
             others.append(each)
-    return [msgspec.msgpack.encode(plain), msgspec.msgpack.encode(others)]
+        elif each.token == token:
+            runs[-1].append(each.job_id)
+        else:
+            token = each.token
+            runs.append([token, each.job_id])
+    return [msgspec.msgpack.encode(runs), msgspec.msgpack.encode(others)]
 
 
 def read_settled(settlements: Sequence[Settlement], reply: bytes) -> tuple[str, ...]:

@@ -35,8 +35,8 @@ MUTATIONS = (
     Mutation(
         "the fence: a settle counts whoever holds the job",
         "lua/settle.lua",
-        "if is_held(id, token) then",
-        "if lines[id] then",
+        "if not is_held(id, token) then",
+        "if not line then",
         "2",
     ),
     Mutation(

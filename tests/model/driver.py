@@ -12,7 +12,7 @@ from gateway.jobs import Settlement, Submission
 from gateway.keys import format_id
 from gateway.store.claimed import parse_claim
 from gateway.store.scripts import Arg
-from gateway.store.submitter import submit_batch
+from gateway.store.submitter import read_submitted, submit_batch
 from gateway.store.worker import read_settled, settle_args
 from tests.model import transitions
 from tests.model.checks import check_counters, check_dead, check_jobs, check_leaks, check_suspects, check_whole
@@ -30,8 +30,6 @@ OLD_LANE = "old"
 """A lane that is no longer configured: it still drains, last."""
 
 DEAD = {"status": "dead"}
-
-_lists_decoder = msgspec.msgpack.Decoder(list[Any])
 
 
 @dataclass(slots=True)
@@ -91,7 +89,11 @@ class Driver:
     def submit(self, jobs: Sequence[Submission]) -> None:
         self.tally.jobs += len(jobs)
         batch = submit_batch(jobs)
-        self._step("submit", [batch], lambda: transitions.submit(self.model, jobs), _lists)
+
+        def results(reply: bytes) -> list[tuple[str, str, str]]:
+            return [(it.verdict, it.job_id, it.status) for it in read_submitted(jobs, reply)]
+
+        self._step("submit", [batch], lambda: transitions.submit(self.model, jobs), results)
 
     def settle(self, items: Sequence[Settlement]) -> None:
         def statuses(reply: bytes) -> list[str]:
@@ -266,10 +268,6 @@ def _is_repeated(answer: Answer, jobs: Sequence[Job]) -> None:
     right = [(job.job_id, (job.attempt, job.max_attempts, *job_facts(job))) for job in jobs]
     if there != right:
         raise Broken(f"a claim asked for again gave {there}, it gave {right} first")
-
-
-def _lists(reply: bytes) -> list[Any]:
-    return [tuple(it) if isinstance(it, list) else it for it in _lists_decoder.decode(reply)]
 
 
 def _texts(reply: Sequence[bytes]) -> list[str]:

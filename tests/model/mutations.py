@@ -129,8 +129,8 @@ MUTATIONS = (
     ),
     Mutation(
         "submit: a job that is there already is taken in again",
-        "local reply = status and { 'accepted', id, status } or repeated(hash, fingerprint)",
-        "local reply = repeated(hash, fingerprint)",
+        "local reply = status and { i, 'accepted', id, status } or hash ~= '' and repeated(i, hash, fingerprint)",
+        "local reply = hash ~= '' and repeated(i, hash, fingerprint)",
     ),
     Mutation(
         "unspend: the target's running count stays",
