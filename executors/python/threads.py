@@ -31,7 +31,11 @@ class Threads:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
         bound = partial(contextvars.copy_context().run, call, *arguments)
-        self._submit(partial(_serve_one, loop, future, bound))
+        try:
+            self._submit(partial(_serve_one, loop, future, bound))
+        except RuntimeError:  # the system has no more threads: the call must not be made after it has failed
+            future.cancel()
+            raise
         value, error = await future
         if error is None:
             return value
@@ -48,8 +52,8 @@ class Threads:
     def _submit(self, work: Callable[[], None]) -> None:
         self._work.put(work)
         if not self._idle.acquire(blocking=False) and self._count < self._limit:
+            threading.Thread(target=self._serve, name=f"python-executor-{self._count + 1}", daemon=True).start()
             self._count += 1
-            threading.Thread(target=self._serve, name=f"python-executor-{self._count}", daemon=True).start()
 
     def _serve(self) -> None:
         while (work := self._work.get()) is not None:

@@ -20,6 +20,8 @@ CROWDED_S = 1.0
 
 WRITE_S = 5.0
 MAX_TRIGGERS = 1000
+WAITING_BYTES = 64 * 1024 * 1024
+"""Bodies that wait to be written; what comes on top while Redis is away is noted without its body."""
 
 log = structlog.get_logger(__name__)
 
@@ -34,6 +36,7 @@ class Journal:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._waiting: dict[tuple[str, List], deque[tuple[Trigger, Noted]]] = {}
+        self._bytes = 0
         self._task: asyncio.Task[None] | None = None
 
     def note(self, trigger: Trigger, noted: Noted) -> None:
@@ -48,7 +51,15 @@ class Journal:
             if len(self._waiting) >= MAX_TRIGGERS:
                 return
             waiting = self._waiting[trigger.name, which] = deque(waiting or (), maxlen=most)
-        waiting.append((trigger, noted if len(noted.request.body) <= MAX_BODY else noted.without_body()))
+            self._bytes = sum(len(each.request.body) for kept in self._waiting.values() for _, each in kept)
+        if len(waiting) == most:
+            self._bytes -= len(waiting.popleft()[1].request.body)
+        wanted = which == "deliveries" and trigger.reception.deliveries.bodies
+        size = len(noted.request.body)
+        if not wanted or size > MAX_BODY or self._bytes + size > WAITING_BYTES:
+            noted, size = noted.without_body(), 0
+        self._bytes += size
+        waiting.append((trigger, noted))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._write_soon())
 
@@ -74,7 +85,7 @@ class Journal:
             await self._write()
 
     async def _write(self) -> None:
-        waiting, self._waiting = self._waiting, {}
+        waiting, self._waiting, self._bytes = self._waiting, {}, 0
         entries = [
             _entry(trigger, noted, which, kept.maxlen or 1)
             for (_, which), kept in waiting.items()

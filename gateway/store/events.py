@@ -88,10 +88,12 @@ class EventFeed:
         self._reader: asyncio.Task[None] | None = None
         self._position: list[Place] = []
         self._joining = asyncio.Lock()
+        self._coming = 0
 
     @property
     def followers(self) -> int:
-        return len(self._followers)
+        """Those that follow, and those that are about to."""
+        return len(self._followers) + self._coming
 
     def release(self) -> None:
         """Ends every follower's stream: the process stops."""
@@ -109,12 +111,16 @@ class EventFeed:
     async def follow(self, follower: Follower, since: Position | None = None) -> AsyncIterator[Follower]:
         """Hands every event to `follower` from now on, or from an earlier position: what of that is gone is told as a
         gap. Raises StoreError."""
-        async with self._joining:
-            gap = await self._catch_up(since)
-            if self._reader is None or self._reader.done():
-                self._reader = asyncio.create_task(self._read())
-            self._followers.add(follower)
-            until = tuple(self._position)
+        self._coming += 1
+        try:
+            async with self._joining:
+                gap = await self._catch_up(since)
+                if self._reader is None or self._reader.done():
+                    self._reader = asyncio.create_task(self._read())
+                self._followers.add(follower)
+                until = tuple(self._position)
+        finally:
+            self._coming -= 1
         if gap:
             follower.gap()
         past = asyncio.create_task(self._hand_over_past(follower, since or until, until))

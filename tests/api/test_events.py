@@ -241,6 +241,21 @@ async def test_stream_goes_on_when_redis_was_away(tmp_path: Path) -> None:
             assert await reader.take(1) == [("accepted", job_id)]
 
 
+async def test_no_more_streams_are_open_than_may_be_when_many_come_at_once(
+    api: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.api.events.STREAMS_MOST", 3)
+    opened = await asyncio.gather(*(asyncio.open_connection("127.0.0.1", api.port) for _ in range(12)))
+    for _, writer in opened:
+        writer.write(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    async with asyncio.timeout(20):
+        statuses = [(await reader.readline()).split()[1] for reader, _ in opened]
+    assert sorted(statuses) == [b"200"] * 3 + [b"503"] * 9
+    for _, writer in opened:
+        writer.close()
+        await writer.wait_closed()
+
+
 @pytest.mark.parametrize(
     ("query", "headers", "status"),
     [

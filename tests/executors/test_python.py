@@ -19,6 +19,7 @@ import msgspec
 import pytest
 
 from executors.python import PythonConfig, PythonExecutor, register_executors
+from executors.python.threads import Threads
 from gateway import Attempt, Fatal, Result, Retry
 from gateway.testing.executors import make_attempt
 
@@ -351,3 +352,19 @@ def test_config_refuses_unknown_keys() -> None:
 def test_module_registers_its_executor() -> None:
     assert [executor.name for executor in register_executors(settings=None)] == ["python"]
     assert hasattr(register_executors, "gateway_impl"), "pluggy does not see it"
+
+
+async def test_call_that_gets_no_thread_fails_and_is_never_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, made = Threads(1), list[int]()
+
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as short_of_threads:
+        short_of_threads.setattr(threading.Thread, "start", start)
+        with pytest.raises(RuntimeError):
+            await threads.run(made.append, (1,))
+    async with asyncio.timeout(WAIT_S):
+        await threads.run(made.append, (2,))
+    assert made == [2], "the next call has a thread, and is alone in it"
+    threads.close()
