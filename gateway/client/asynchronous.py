@@ -173,7 +173,7 @@ class AsyncGateway:
         failures, previous_s = 0, 0.0
         while True:
             try:
-                request = stream_options(query, reader.headers(), self._timeout_s)
+                request = stream_options(query, reader.begin(), self._timeout_s)
                 async with self._http.stream(**request) as response:
                     if not response.is_success:
                         await response.aread()

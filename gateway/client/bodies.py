@@ -32,6 +32,7 @@ class CallbackOptions(TypedDict, total=False):
     url: Required[str]
     events: Sequence[CallbackEvent]
     secret: str
+    retry: RetryOptions
 
 
 class JobOptions(TypedDict, total=False):
@@ -49,6 +50,10 @@ class JobOptions(TypedDict, total=False):
     idempotency_key: str
     callback: CallbackOptions
     tags: Sequence[str]
+    headers: Mapping[str, str]
+    method: str
+    path: str
+    query: Mapping[str, str]
 
 
 class JobBody(JobOptions, total=False):

@@ -153,7 +153,7 @@ def _asked_s(outcome: httpx.Response | httpx.TransportError) -> float:
     try:
         until, now = (parsedate_to_datetime(each) for each in (text, outcome.headers.get("date", "")))
         return max(0.0, (until - now).total_seconds())
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return 0.0
 
 

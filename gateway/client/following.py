@@ -33,14 +33,16 @@ class LiveEvent(Answer, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class EventReader:
-    """Makes events of a stream's lines; `position` is where to go on."""
+    """Makes events of a stream's lines; `position` is where to go on: behind the last event that came whole."""
 
     position: str | None = None
+    _id: str | None = None
     _kind: str = ""
     _data: list[str] = field(default_factory=list)
 
-    def headers(self) -> dict[str, str]:
-        """What the next request says of where the last one broke off."""
+    def begin(self) -> dict[str, str]:
+        """What the next request says of where the last stream broke off; half an event of that is forgotten."""
+        self._id, self._kind, self._data = self.position, "", []
         return {"Accept": "text/event-stream"} | ({"Last-Event-ID": self.position} if self.position else {})
 
     def read(self, line: str) -> Iterator[LiveEvent]:
@@ -48,18 +50,17 @@ class EventReader:
         name, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if name == "id":
-            self.position = value
+            self._id = value
         elif name == "event":
             self._kind = value
         elif name == "data":
             self._data.append(value)
-        elif not line and self._data:
-            facts: dict[str, Any] = msgspec.json.decode("\n".join(self._data))
-            kind, self._kind, self._data = self._kind, "", []
-            if kind != "dropped":  # the connection ends, and is made again
-                yield msgspec.convert({"type": kind, **facts}, LiveEvent, strict=False)
         elif not line:
-            self._kind = ""
+            self.position = self._id
+            kind, data, self._kind, self._data = self._kind, self._data, "", []
+            if data and kind != "dropped":  # the connection ends, and is made again
+                facts: dict[str, Any] = msgspec.json.decode("\n".join(data))
+                yield msgspec.convert({"type": kind, **facts}, LiveEvent, strict=False)
 
 
 def query_of(types: tuple[str, ...], target: str | None, lane: str | None, job_id: str | None) -> dict[str, str]:

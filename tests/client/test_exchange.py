@@ -111,6 +111,15 @@ async def test_retry_after_is_heeded(
     assert pauses == [7.0]
 
 
+@pytest.mark.parametrize("text", ["soon", "Mon, Sep 0 10000000000000000000000 99:99"])
+async def test_retry_after_that_says_nothing_is_passed_over(
+    patient: Either, wire: respx.Router, pauses: list[float], text: str
+) -> None:
+    play(wire, "POST", "/jobs", problem(503, headers={"Retry-After": text}), ACCEPTED)
+    await patient("submit", "t")
+    assert len(pauses) == 1
+
+
 async def test_gateway_that_asks_for_too_long_is_not_waited_for(
     patient: Either, wire: respx.Router, pauses: list[float]
 ) -> None:
