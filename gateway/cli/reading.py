@@ -43,13 +43,13 @@ def read_jobs(name: str) -> Iterator[JobBody]:
         if raw.lstrip()[:1] == b"[":
             yield from cast("list[JobBody]", msgspec.json.decode(raw, type=list[_Fields]))
             return
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise typer.BadParameter(f"{name}: not an array of jobs: {error}") from error
     for at, line in enumerate(raw.splitlines(), 1):
         if line.strip():
             try:
                 yield cast("JobBody", msgspec.json.decode(line, type=_Fields))
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, RecursionError) as error:
                 raise typer.BadParameter(f"{name}: line {at} is not a job: {error}") from error
 
 

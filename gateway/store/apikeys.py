@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 from typing import TypeVar, cast
 
 import msgspec
-from redis.exceptions import RedisError
 
 from gateway.apikeys import ApiKey, Scope, new_key
 from gateway.errors import NotFound, StoreError
 from gateway.jobs import Callback
-from gateway.store.connection import store_error
+from gateway.store.refusals import answered
 from gateway.store.store import Store
 
 T = TypeVar("T")
@@ -25,21 +24,21 @@ async def create_key(
 ) -> tuple[str, str]:
     """Stores a new key: its id, and its text, which nobody can be shown again. Raises ValueError or StoreError."""
     key, text = new_key(name, scopes, now_ms=now_ms, callback=callback)
-    if await _answer(store.client.hlen(_hash(store))) >= MOST:
+    if await answered(store.client.hlen(_hash(store))) >= MOST:
         raise ValueError(f"there are {MOST} API keys already; delete some")
-    await _answer(store.client.hset(_hash(store), key.key_id, msgspec.json.encode(key, enc_hook=float).decode()))
+    await answered(store.client.hset(_hash(store), key.key_id, msgspec.json.encode(key, enc_hook=float).decode()))
     return key.key_id, text
 
 
 async def find_key(store: Store, key_id: str) -> ApiKey | None:
     """The key of that id, if there is one; raises StoreError."""
-    found = await _answer(store.client.hget(_hash(store), key_id))
+    found = await answered(store.client.hget(_hash(store), key_id))
     return None if found is None else _parse(cast("bytes", found))
 
 
 async def list_keys(store: Store) -> list[ApiKey]:
     """Every key, the oldest first; raises StoreError."""
-    found = await _answer(store.client.hgetall(_hash(store)))
+    found = await answered(store.client.hgetall(_hash(store)))
     return sorted(
         (_parse(cast("bytes", value)) for value in found.values()), key=lambda key: (key.created_ms, key.key_id)
     )
@@ -47,24 +46,17 @@ async def list_keys(store: Store) -> list[ApiKey]:
 
 async def any_key(store: Store) -> bool:
     """Whether there is any key at all; raises StoreError."""
-    return await _answer(store.client.hlen(_hash(store))) > 0
+    return await answered(store.client.hlen(_hash(store))) > 0
 
 
 async def delete_key(store: Store, key_id: str) -> None:
     """Takes a key away for good; raises NotFound or StoreError."""
-    if await _answer(store.client.hdel(_hash(store), key_id)) == 0:
+    if await answered(store.client.hdel(_hash(store), key_id)) == 0:
         raise NotFound(f"no API key with the id {key_id[:64]!r}")
 
 
 def _hash(store: Store) -> str:
     return store.keyspaces[0].apikeys
-
-
-async def _answer(command: Awaitable[T]) -> T:
-    try:
-        return await command
-    except (RedisError, OSError) as error:
-        raise store_error(error) from error
 
 
 def _parse(value: bytes) -> ApiKey:

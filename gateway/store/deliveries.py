@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, cast
 
 import msgspec
-from redis.exceptions import RedisError
 
 from gateway.deliveries import Summary
 from gateway.errors import NotFound, StoreError
-from gateway.store.connection import store_error
+from gateway.store.refusals import answered
 from gateway.store.scripts import Arg, run
 from gateway.store.store import Store
 
@@ -60,7 +59,7 @@ async def list_deliveries(
     space = store.keyspaces[0]
     key = space.deliveries(trigger) if which == "deliveries" else space.rejections(trigger)
     newest = f"({before}" if before else "+"
-    found = await _answer(store.client.xrevrange(key, max=newest, count=limit))
+    found = await answered(store.client.xrevrange(key, max=newest, count=limit))
     return [(_mark(which) + each.decode(), _summary(fields)) for each, fields in cast("list[Any]", found)]
 
 
@@ -70,8 +69,8 @@ async def find_delivery(store: Store, trigger: str, delivery_id: str) -> tuple[S
     if parts is not None:
         space, entry_id = store.keyspaces[0], parts[2]
         key = space.rejections(trigger) if parts[1] else space.deliveries(trigger)
-        found = cast("list[Any]", await _answer(store.client.xrange(key, min=entry_id, max=entry_id, count=1)))
-        detail = cast("bytes | None", await _answer(store.client.get(space.delivery(trigger, entry_id))))
+        found = cast("list[Any]", await answered(store.client.xrange(key, min=entry_id, max=entry_id, count=1)))
+        detail = cast("bytes | None", await answered(store.client.get(space.delivery(trigger, entry_id))))
         if found and detail is not None:
             return _summary(found[0][1]), detail
     raise NotFound(f"trigger {trigger!r} has no delivery {delivery_id[:64]!r} (any more)")
@@ -86,10 +85,3 @@ def _summary(fields: dict[bytes, bytes]) -> Summary:
         return msgspec.json.decode(fields[b"s"], type=Summary)
     except (msgspec.MsgspecError, KeyError) as exc:
         raise StoreError("a delivery in Redis cannot be read: upgrade this process") from exc
-
-
-async def _answer(command: Awaitable[T]) -> T:
-    try:
-        return await command
-    except (RedisError, OSError) as error:
-        raise store_error(error) from error

@@ -12,14 +12,13 @@ import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import structlog
-from redis.exceptions import RedisError
 
 from gateway.errors import StoreError
-from gateway.store.connection import store_error
 from gateway.store.follower import Follower, LiveEvent
+from gateway.store.refusals import answered
 from gateway.store.scripts import run
 from gateway.store.store import Store
 
@@ -203,11 +202,8 @@ class EventFeed:
         """Entries from a place on (itself too if events of it are left)."""
         client, key = self._store.client, self._store.keyspaces[partition].events
         first = f"({after.entry}" if after.behind == _WHOLE else after.entry
-        try:
-            found: Any = await client.xrange(key, first, until.entry if until else "+", count=ENTRIES)
-        except (RedisError, OSError) as error:
-            raise store_error(error) from error
-        return list(found)
+        last = until.entry if until else "+"
+        return list(await answered(cast("Any", client.xrange(key, first, last, count=ENTRIES))))
 
 
 def _is_gone(place: Place, since_ms: int, last: Place, first: Place, removed: int) -> bool:

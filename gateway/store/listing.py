@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import msgspec
-from redis.exceptions import RedisError
 
 from gateway.errors import Fault, InvalidRequest
 from gateway.jobs import Page, Record, Status
-from gateway.store.connection import store_error
+from gateway.store.refusals import answered
 from gateway.store.store import Store
 
 WINDOW = 500
@@ -136,10 +135,7 @@ async def list_jobs(
 
 async def _lanes(store: Store) -> list[str]:
     """The configured lanes, then those of earlier configurations, which drain last."""
-    try:
-        known = await cast("Any", store.client.hget(f"{store.keyspaces[0].prefix}conf", "lanes"))
-    except (RedisError, OSError) as error:
-        raise store_error(error) from error
+    known = await answered(cast("Any", store.client.hget(f"{store.keyspaces[0].prefix}conf", "lanes")))
     earlier = [lane for lane in (known or b"").decode().split(",") if lane]
     return list(dict.fromkeys([*store.lanes, *earlier]))
 

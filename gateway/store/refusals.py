@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+from typing import TypeVar
+
 import redis
 
 from gateway.errors import StoreError, StoreFull, StoreMismatch, StoreUnavailable
+
+T = TypeVar("T")
 
 _UNAVAILABLE: dict[str, str] = {
     "LOADING": "is loading its data",
@@ -81,6 +86,14 @@ def store_error(error: Exception) -> StoreError:
     if isinstance(error, (redis.ConnectionError, redis.TimeoutError, OSError)):
         return StoreUnavailable(f"Redis cannot be reached: {text or type(error).__name__}")
     return StoreError(f"Redis refused a script: {text}")
+
+
+async def answered(command: Awaitable[T]) -> T:
+    """What a plain command brings; raises StoreError, never the client library's error."""
+    try:
+        return await command
+    except (redis.RedisError, OSError) as error:
+        raise store_error(error) from error
 
 
 def _word(error: Exception, text: str) -> str:

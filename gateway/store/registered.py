@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from redis.exceptions import RedisError
-
 from gateway.errors import NotFound, StoreError, WrongState
-from gateway.store.connection import store_error
+from gateway.store.refusals import answered
 from gateway.store.scripts import Arg, run
 from gateway.store.store import Store
 
@@ -59,10 +57,7 @@ async def every_registered(store: Store) -> tuple[bytes, list[Registered]]:
 
 
 async def _read(store: Store, command: str, *args: str) -> Any:
-    try:
-        return await cast("Any", getattr(store.client, command)(store.keyspaces[0].targets, *args))
-    except (RedisError, OSError) as error:
-        raise store_error(error) from error
+    return await answered(cast("Any", getattr(store.client, command)(store.keyspaces[0].targets, *args)))
 
 
 def _registered(name: str, value: bytes) -> Registered:

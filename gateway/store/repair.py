@@ -6,15 +6,14 @@ that instant, and mended in the same call.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import msgspec
-from redis.exceptions import RedisError
 
 from gateway.keys import Keyspace
-from gateway.store.connection import store_error
+from gateway.store.refusals import answered
 from gateway.store.scripts import Arg, run
 from gateway.store.store import Store
 
@@ -117,7 +116,7 @@ class _Partition:
             yield list(dict.fromkeys(name[2:] for name in names))
         cursor = 0
         while True:
-            cursor, lines = await _answer(
+            cursor, lines = await answered(
                 self.store.client.hscan(f"{self.keyspace.prefix}state", cursor, count=JOBS, no_values=True)
             )
             ids = [cast("bytes", job_id).decode() for job_id in lines]
@@ -142,8 +141,8 @@ class _Partition:
         lanes = set(self.store.lanes)
         async for names in self._scan("*", kind="zset"):
             lanes.update(name.split(":")[1] for name in names if name.startswith(("lane:", "suspect:", "flows:")))
-        counted = await _answer(self.store.client.hkeys(f"{self.keyspace.prefix}waiting"))
-        lanes.update(field.decode().partition(":")[0] for field in counted)
+        counted = await answered(self.store.client.hkeys(f"{self.keyspace.prefix}waiting"))
+        lanes.update(cast("bytes", field).decode().partition(":")[0] for field in counted)
         for lane in sorted(lanes):
             async for damage in self._call("repair_lane", [str(self.look_most), lane]):
                 yield damage
@@ -156,7 +155,7 @@ class _Partition:
     async def _exist(self, ids: Sequence[str]) -> bool:
         """Whether every one of these jobs has a body."""
         records = [f"{self.keyspace.prefix}b:{job_id}" for job_id in ids]
-        return bool(await _answer(self.store.client.exists(*records)) == len(ids))
+        return bool(await answered(self.store.client.exists(*records)) == len(ids))
 
     async def _call(self, script: str, args: Sequence[str]) -> AsyncIterator[Damage]:
         if not args:
@@ -194,11 +193,11 @@ class _Partition:
     async def _scan(self, pattern: str, *, kind: str | None = None) -> AsyncIterator[list[str]]:
         """The names of keys, without their prefix, in lists of a bounded length."""
         prefix = self.keyspace.prefix
-        server = await _answer(self.store.client.server_of(prefix))
+        server = await answered(self.store.client.server_of(prefix))
         cursor = 0
         while True:
-            cursor, keys = await _answer(server.scan(cursor, match=prefix + pattern, count=1000, _type=kind))
-            names = [key.decode().removeprefix(prefix) for key in keys]
+            cursor, keys = await answered(server.scan(cursor, match=prefix + pattern, count=1000, _type=kind))
+            names = [cast("bytes", key).decode().removeprefix(prefix) for key in keys]
             for first in range(0, len(names), JOBS):
                 yield names[first : first + JOBS]
             if cursor == 0:
@@ -207,16 +206,9 @@ class _Partition:
     async def _entries(self, name: str) -> AsyncIterator[list[str]]:
         cursor = 0
         while True:
-            cursor, pairs = await _answer(self.store.client.zscan(self.keyspace.prefix + name, cursor, count=JOBS))
+            cursor, pairs = await answered(self.store.client.zscan(self.keyspace.prefix + name, cursor, count=JOBS))
             entries = [cast("bytes", entry).decode() for entry, _ in pairs]
             for first in range(0, len(entries), JOBS):
                 yield entries[first : first + JOBS]
             if cursor == 0:
                 return
-
-
-async def _answer(command: Awaitable[Any] | Any) -> Any:
-    try:
-        return await command
-    except (RedisError, OSError) as error:
-        raise store_error(error) from error

@@ -9,17 +9,15 @@ from __future__ import annotations
 import math
 import re
 import secrets
-from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, cast
 
 import msgspec
-from redis.exceptions import RedisError
 
 from gateway.errors import NotFound, WrongState
 from gateway.keys import Keyspace
 from gateway.limits import Rate
-from gateway.store.connection import store_error
+from gateway.store.refusals import answered
 from gateway.store.scripts import Arg, run
 from gateway.store.store import Store, each_of
 
@@ -128,7 +126,7 @@ async def step_replays(store: Store, steps: ReplaySteps) -> float | None:
     """Carries every replay that is under way a little further: seconds until it pays to come again, None if there is
     none. Any number of processes may do so at once. Raises StoreError."""
     control = store.keyspaces[0]
-    ids = [each.decode() for each in await _answer(cast("Any", store.client.zrange(control.replays, 0, MOST - 1)))]
+    ids = [each.decode() for each in await answered(cast("Any", store.client.zrange(control.replays, 0, MOST - 1)))]
     steps.keep(ids)
     waits = [await _step(store, steps, replay_id) for replay_id in ids]
     return min(waits, default=None)
@@ -176,12 +174,5 @@ def _step_args(replay_id: str, order: ReplayOrder, before: int) -> list[Arg]:
 
 
 async def _facts(store: Store, keyspace: Keyspace, replay_id: str) -> dict[str, str]:
-    found = await _answer(cast("Any", store.client.hgetall(keyspace.replay(replay_id))))
+    found = await answered(cast("Any", store.client.hgetall(keyspace.replay(replay_id))))
     return {name.decode(): value.decode() for name, value in found.items()}
-
-
-async def _answer(command: Awaitable[T]) -> T:
-    try:
-        return await command
-    except (RedisError, OSError) as error:
-        raise store_error(error) from error

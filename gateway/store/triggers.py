@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import Any, TypeVar, cast
 
 import msgspec
-from redis.exceptions import RedisError
 
 from gateway.errors import NotFound, StoreError, WrongState
-from gateway.store.connection import store_error
+from gateway.store.refusals import answered
 from gateway.store.store import Store
 
 T = TypeVar("T")
@@ -33,40 +31,33 @@ class StoredTrigger(msgspec.Struct, frozen=True):
 async def put_trigger(store: Store, name: str, definition: bytes, *, now_ms: int) -> bool:
     """Registers a trigger, or replaces it: whether it is new. Raises WrongState (too many) or StoreError."""
     before = await find_trigger(store, name)
-    if before is None and await _answer(store.client.hlen(_hash(store))) >= MOST:
+    if before is None and await answered(store.client.hlen(_hash(store))) >= MOST:
         raise WrongState(f"there are {MOST} triggers already; delete some")
     kept = StoredTrigger(msgspec.Raw(definition), before.created_ms if before else now_ms, now_ms)
-    await _answer(store.client.hset(_hash(store), name, msgspec.json.encode(kept).decode()))
+    await answered(store.client.hset(_hash(store), name, msgspec.json.encode(kept).decode()))
     return before is None
 
 
 async def find_trigger(store: Store, name: str) -> StoredTrigger | None:
     """The trigger of that name, if there is one; raises StoreError."""
-    found = await _answer(store.client.hget(_hash(store), name))
+    found = await answered(store.client.hget(_hash(store), name))
     return None if found is None else _parse(cast("bytes", found))
 
 
 async def list_triggers(store: Store) -> dict[str, StoredTrigger]:
     """All of them by name; raises StoreError."""
-    found = await _answer(store.client.hgetall(_hash(store)))
+    found = await answered(store.client.hgetall(_hash(store)))
     return {cast("bytes", name).decode(): _parse(cast("bytes", value)) for name, value in found.items()}
 
 
 async def remove_trigger(store: Store, name: str) -> None:
     """Raises NotFound or StoreError."""
-    if await _answer(store.client.hdel(_hash(store), name)) == 0:
+    if await answered(store.client.hdel(_hash(store), name)) == 0:
         raise NotFound(f"no trigger named {name[:64]!r} was registered")
 
 
 def _hash(store: Store) -> str:
     return store.keyspaces[0].triggers
-
-
-async def _answer(command: Awaitable[T]) -> T:
-    try:
-        return await command
-    except (RedisError, OSError) as error:
-        raise store_error(error) from error
 
 
 def _parse(value: bytes) -> StoredTrigger:

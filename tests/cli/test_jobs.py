@@ -95,6 +95,9 @@ def test_wrong_use_is_2_and_a_refusal_is_1(shell: Shell) -> None:
     assert "not JSON" in shell.refused("jobs", "submit", "held", "{bad", code=2)
     assert "name a target" in shell.refused("jobs", "submit", code=2)
     assert "cannot be read" in shell.refused("jobs", "submit", "--file", "none.ndjson", code=2)
+    deep = '{"target":"echo","payload":' + "[" * 20_000 + "]" * 20_000 + "}"
+    assert "line 1 is not a job" in shell.run("jobs", "submit", "--file", "-", input=deep).stderr
+    assert "not an array of jobs" in shell.run("jobs", "submit", "--file", "-", input=f"[{deep}]").stderr
     assert "not a duration" in shell.refused("jobs", "wait", "x", "--timeout", "soon", code=2)
     assert "No such command" in shell.refused("jobs", "sumbit", code=2)
     assert 'did you mean "held"' in shell.refused("jobs", "submit", "helt", code=1)
