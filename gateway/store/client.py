@@ -28,6 +28,7 @@ from redis.exceptions import (
 from gateway.folding import BACK
 from gateway.store.calls import Calls
 from gateway.store.link import Command, Link, alike
+from gateway.store.pooled import HeedsCancel, KnowsStale
 from gateway.store.refusals import is_unknown, kind_of
 
 log = structlog.get_logger(__name__)
@@ -112,7 +113,7 @@ class Client(Redis):
             ),
         )
         pool: Any = client.connection_pool
-        bases = (_HeedsCancel, _KnowsStale, *([connection] if connection else []), pool.connection_class)
+        bases = (HeedsCancel, KnowsStale, *([connection] if connection else []), pool.connection_class)
         pool.connection_class = type("Connection", bases, {"client": client})
         kind, options = pool.connection_class, dict(pool.connection_kwargs)
         client._make_pool = lambda: ConnectionPool(kind, **options)
@@ -280,41 +281,3 @@ class Client(Redis):
         task = asyncio.create_task(closing)
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
-
-
-class _KnowsStale:
-    """Mixed into a connection class: one that was made before its client had doubts is closed, not used."""
-
-    client: Client
-    _made_in = 0
-
-    async def connect(self) -> None:
-        connection: Any = super()
-        own: Any = self
-        if own.is_connected and self._made_in != self.client.generation:
-            await own.disconnect(nowait=True)
-        if not own.is_connected:
-            self._made_in = self.client.generation
-        await connection.connect()
-
-
-class _HeedsCancel:
-    """Mixed into a connection class, so that a cancellation while it sends is not lost, nor a loss taken for a fault.
-
-    The library sends through `asyncio.wait_for`, which before Python 3.12 drops a cancellation that comes when the
-    sending is done: loops that are cancelled once would run on for ever.
-    """
-
-    async def send_packed_command(self, *args: Any, **options: Any) -> None:
-        connection: Any = super()
-        task = asyncio.current_task()
-        before = task.cancelling() if task else 0
-        try:
-            await connection.send_packed_command(*args, **options)
-        except RuntimeError as error:
-            # what uvloop says of a connection that was reset since it was last used
-            await connection.disconnect(nowait=True)
-            raise ConnectionError(f"the connection was lost: {error}") from error
-        if task and task.cancelling() > before:
-            await connection.disconnect(nowait=True)  # nobody will read the reply
-            raise asyncio.CancelledError
