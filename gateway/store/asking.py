@@ -1,12 +1,20 @@
-"""One question to several servers at once: who does not answer soon is not waited for, unless nobody else did."""
+"""One question to several servers at once: who does not answer soon is not waited for, unless nobody else did.
+
+And one to every partition, where each must answer.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
+from gateway.keys import Keyspace
+
 T = TypeVar("T")
+
+AT_ONCE = 16
+"""Partitions that are asked at once: as many as a Cluster has by default."""
 
 
 async def ask_all(
@@ -38,3 +46,15 @@ async def ask_all(
 def _answers(tasks: Sequence[asyncio.Future[T | str]]) -> list[T]:
     found = [task.result() for task in tasks if task.done()]
     return [answer for answer in found if not isinstance(answer, str)]
+
+
+async def each_of(keyspaces: Sequence[Keyspace], work: Callable[[Keyspace], Awaitable[T]]) -> list[T]:
+    """What the work brings for each partition, in order, some of them at once; raises the first one's failure."""
+    brought: list[T] = []
+    for first in range(0, len(keyspaces), AT_ONCE):
+        works = (work(keyspace) for keyspace in keyspaces[first : first + AT_ONCE])
+        for result in await asyncio.gather(*works, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
+            brought.append(result)
+    return brought

@@ -17,9 +17,10 @@ import msgspec
 from gateway.errors import NotFound, WrongState
 from gateway.keys import Keyspace
 from gateway.limits import Rate
+from gateway.store.asking import each_of
 from gateway.store.refusals import answered
 from gateway.store.scripts import Arg, run
-from gateway.store.store import Store, each_of
+from gateway.store.store import Store
 
 T = TypeVar("T")
 State = Literal["running", "done", "stopped"]

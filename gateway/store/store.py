@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
-import math
-import random
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar, cast
-
-import msgspec
-from redis.exceptions import RedisError
+from typing import Any, Literal
 
 from gateway.errors import NotFound, StoreError, StoreMismatch, StoreUnavailable, WrongState
-from gateway.jobs import CALLBACK_TARGET, Callback, Submission, Submitted
-from gateway.keys import JobIds, Keyspace, hashed_partition, partition_of
+from gateway.jobs import Submission, Submitted
+from gateway.keys import Keyspace, partition_of
 from gateway.secret import Secret
 from gateway.signing import SigningKey
+from gateway.store.asking import each_of
 from gateway.store.client import Client
-from gateway.store.connection import connect, store_error
+from gateway.store.connection import connect
 from gateway.store.durability import Durability
 from gateway.store.fitness import Remark, examine
 from gateway.store.inspection import Inspection, read_inspection
+from gateway.store.places import Places
 from gateway.store.records import Found, parse_lookup
 from gateway.store.scripts import Arg, run
-from gateway.store.submitter import Submitter, Waiter
-from gateway.submission.request import host_key
-
-T = TypeVar("T")
+from gateway.store.signing_keys import MOST_OLD_KEYS, SigningKeys
+from gateway.store.submits import Submits
+from gateway.store.submitter import Waiter
 
 SCHEMA = 1
-AT_ONCE = 16
-"""Partitions that are asked at once: as many as a Cluster has by default."""
-MOST_OLD_KEYS = 4
 
 
 class Store:
@@ -54,16 +46,13 @@ class Store:
         self.client = client
         self.lanes = tuple(lanes)
         self.keyspaces = tuple(Keyspace(namespace, partition) for partition in range(partitions))
-        self._ids = JobIds()
-        self._signing_keys: tuple[tuple[Secret, float], ...] = ()
-        self._flows: dict[str, dict[str, int]] = {}
+        self._places = Places(partitions)
+        self._submits = Submits(client, self.keyspaces, self._places)
+        self._signing_keys = SigningKeys(client, self.keyspaces[0], clock=clock)
         self._rules = ("", "")
         self._notices: tuple[str, str, int] | None = None
         self._expects_notices = False
         self.remarks: list[Remark] = []
-        self._durability: Durability = "memory"
-        self._replicas = 1
-        self._submitters: dict[tuple[int, Durability], Submitter] = {}
 
     @classmethod
     async def open(
@@ -88,25 +77,16 @@ class Store:
     @property
     def signing_keys(self) -> tuple[Secret, ...]:
         """The installation's own signing keys (`whsk_…`), the present one first; none before the data is configured."""
-        now_s = self._clock()
-        return tuple(key for key, until_s in self._signing_keys if until_s > now_s)
+        return self._signing_keys.present
 
     async def read_signing_keys(self) -> None:
         """Takes over a key that was made elsewhere since."""
-        try:
-            conf = f"{self.keyspaces[0].prefix}conf"
-            present, old = await cast("Any", self.client.hmget(conf, "signing_key", "signing_keys_old"))
-        except (RedisError, OSError) as error:
-            raise store_error(error) from error
-        pairs = (old or b"").decode().split()
-        older = [(Secret(key), int(until) / 1000) for until, key in zip(pairs[::2], pairs[1::2], strict=True)]
-        self._signing_keys = ((Secret((present or b"").decode()), math.inf), *older)
+        await self._signing_keys.read()
 
     async def rotate_signing_key(self, key: SigningKey, *, stays_ms: int) -> None:
         """Makes this the installation's key; the one until now signs as well for so long. Raises StoreError."""
-        args: list[Arg] = [key.reveal(), stays_ms, MOST_OLD_KEYS]
-        await self._repeatable("signing_rotate", self.keyspaces[0], args)
-        await self.read_signing_keys()
+        await self._repeatable("signing_rotate", self.keyspaces[0], [key.reveal(), stays_ms, MOST_OLD_KEYS])
+        await self._signing_keys.read()
 
     @property
     def partitions(self) -> int:
@@ -114,8 +94,7 @@ class Store:
 
     async def aclose(self) -> None:
         """Waits for submits under way and drops the connections."""
-        for submitter in self._submitters.values():
-            await submitter.aclose()
+        await self._submits.aclose()
         await self.client.aclose()
 
     async def configure(self) -> None:
@@ -123,8 +102,9 @@ class Store:
 
         What else is to be said of the servers is in `remarks` then.
         """
+        submits = self._submits
         self.remarks = await examine(
-            self.client, durability=self._durability, replicas=self._replicas, now_s=self._clock()
+            self.client, durability=submits.durability, replicas=submits.replicas, now_s=self._clock()
         )
         # the control partition first: where the data does not fit, no other one is touched
         await self._configure(self.keyspaces[0], SigningKey.generate().reveal())
@@ -135,7 +115,7 @@ class Store:
             pinned = self.pinned_partition(target)
             place = "" if pinned is None else f"{pinned:02x}"
             await self.everywhere("notices", [target, lane, most, place])
-        for target, fields in list(self._flows.items()):
+        for target, fields in self._places.flows():
             await self.control_flow(target, fields)
 
     async def _configure(self, keyspace: Keyspace, candidate: str) -> None:
@@ -154,7 +134,7 @@ class Store:
 
     def expect_flows(self, flows: Mapping[str, Mapping[str, int]]) -> None:
         """Which targets have flows, with what limits (`gateway.limits.flow_fields`); `configure` registers them."""
-        self._flows = {target: dict(fields) for target, fields in flows.items()}
+        self._places.expect(flows)
 
     def expect_notices(self, notices: tuple[str, str, int] | None) -> None:
         """Which target is told of disabled ones, its lane and its attempts; `configure` writes it."""
@@ -166,7 +146,7 @@ class Store:
 
     def expect_durability(self, durability: Durability, *, replicas: int) -> None:
         """What a submit must have reached before it returns, where the call itself says nothing else."""
-        self._durability, self._replicas = durability, replicas
+        self._submits.durability, self._submits.replicas = durability, replicas
 
     async def control_lane(self, lane: str, *, paused: bool) -> None:
         """Pauses a lane, or lets it go on; raises NotFound if there never was such a lane."""
@@ -175,39 +155,24 @@ class Store:
 
     async def control_flow(self, target: str, fields: Mapping[str, int]) -> None:
         """Changes limits, pause or breaker of a target; waiting jobs see it at once."""
-        self._flows[target] = {**self._flows.get(target, {}), **fields}
+        self._places.learn(target, fields)
         args: list[Arg] = [target]
         for name, value in fields.items():
             args += (name, value)
-        keyspaces = [self.keyspaces[partition] for partition in self._flow_partitions(target)]
+        keyspaces = [self.keyspaces[partition] for partition in self._places.of_flow(target)]
         await each_of(keyspaces, lambda keyspace: self._run("flow_control", keyspace, args))
 
     def has_flow(self, target: str, fields: Mapping[str, int]) -> bool:
         """Whether a target's flow was last registered here with just these limits."""
-        known = self._flows.get(target)
-        return known is not None and all(known.get(name) == value for name, value in fields.items())
+        return self._places.has_flow(target, fields)
 
     def new_id(self, now_ms: int, *, target: str = "", key: str = "", idempotency_key: str = "") -> str:
-        """A fresh job id, in the partition where the job belongs.
-
-        A target with flows has one partition (one per key, where only keys have limits); the other jobs that share an
-        idempotency key share one, and else it is drawn.
-        """
-        if self.partitions == 1:
-            return self._ids.new(now_ms, 0)
-        pinned = self.pinned_partition(target, key)
-        if pinned is not None:
-            return self._ids.new(now_ms, pinned)
-        if idempotency_key:
-            return self._ids.new(now_ms, hashed_partition(idempotency_key, self.partitions))
-        return self._ids.new(now_ms, random.randrange(self.partitions))  # noqa: S311 (spread, not secrecy)
+        """A fresh job id, in the partition where the job belongs."""
+        return self._places.new_id(now_ms, target=target, key=key, idempotency_key=idempotency_key)
 
     def pinned_partition(self, target: str, key: str = "") -> int | None:
         """The one partition of a target's jobs with that key; None if they may lie in any."""
-        fields = self._flows.get(target)
-        if fields is None:
-            return None
-        return hashed_partition(f"{target}:{key}" if key and _only_keys(fields) else target, self.partitions)
+        return self._places.pinned(target, key)
 
     async def submit(
         self, jobs: Sequence[Submission], durability: Durability | None = None, *, until_s: float | None = None
@@ -218,22 +183,7 @@ class Store:
         (nothing written), StoreUnavailable (what was written is not known) or StoreShort (written, and not yet as
         durable as it should be); after these two repeat with the same ids or idempotency keys.
         """
-        if jobs and (len(jobs) == 1 or self.partitions == 1):
-            return await self._submitter(self._partition(jobs[0].job_id), durability).submit(jobs, until_s)
-        groups: dict[int, list[int]] = {}
-        for index, job in enumerate(jobs):
-            groups.setdefault(self._partition(job.job_id), []).append(index)
-        answers = await asyncio.gather(
-            *(
-                self._submitter(partition, durability).submit([jobs[i] for i in group], until_s)
-                for partition, group in groups.items()
-            )
-        )
-        out: list[Submitted | None] = [None] * len(jobs)
-        for group, answer in zip(groups.values(), answers, strict=True):
-            for index, submitted in zip(group, answer, strict=True):
-                out[index] = submitted
-        return [submitted for submitted in out if submitted is not None]
+        return await self._submits.submit(jobs, durability, until_s=until_s)
 
     def ask(
         self,
@@ -244,55 +194,12 @@ class Store:
         until_s: float | None = None,
     ) -> None:
         """As `submit`, for jobs of one partition; the waiter is told what `submit` returns or raises."""
-        submitter = self._submitter(self._partition(jobs[0].job_id), durability)
-        submitter.ask(jobs, waiter, until_s=until_s)
+        self._submits.ask(jobs, waiter, durability=durability, until_s=until_s)
 
     async def submit_together(self, jobs: Sequence[Submission], *, until_s: float | None = None) -> list[Submitted]:
         """Takes jobs in, all of them or none in one step, wherever they lie; those of other partitions than the first
         one's are handed over by a dispatcher. Takes and raises what `submit` does."""
-        home = self._partition(jobs[0].job_id)
-        answers = await self._submitter(home, None).submit(jobs, until_s)
-        if self.partitions == 1:
-            return answers
-        return [
-            await self._find_repeated(job, answer, until_s)
-            if answer.verdict == "duplicate" and self._partition(answer.job_id) != home
-            else answer
-            for job, answer in zip(jobs, answers, strict=True)
-        ]
-
-    async def _find_repeated(self, job: Submission, answer: Submitted, until_s: float | None) -> Submitted:
-        """What stands for a job of another partition that was accepted before: only there its state is known.
-
-        It may not have been handed over yet, so it is submitted there under its first id, which makes it at most once.
-        """
-        first = (await self.submit([msgspec.structs.replace(job, job_id=answer.job_id)], until_s=until_s))[0]
-        if first.verdict == "accepted" and first.status == "dead":
-            # a dead copy frees a delivery's id: its own partition decides whether another one has come since
-            return (await self.submit([job], until_s=until_s))[0]
-        return msgspec.structs.replace(first, verdict="duplicate") if first.verdict == "accepted" else first
-
-    def _submitter(self, partition: int, durability: Durability | None) -> Submitter:
-        level = durability or self._durability
-        submitter = self._submitters.get((partition, level))
-        if submitter is None:
-            submitter = self._submitters[partition, level] = Submitter(
-                self.client,
-                self.keyspaces[partition].prefix,
-                place_of=self._callback_place,
-                durability=level,
-                replicas=self._replicas,
-            )
-        return submitter
-
-    def _callback_place(self, callback: Callback) -> str:
-        """The partition and key of a job's callback: those of its host, since hosts have limits of their own."""
-        try:
-            key = host_key(callback.url)
-        except ValueError:
-            return ""
-        partition = self.pinned_partition(CALLBACK_TARGET, key)
-        return "" if partition is None else f"@{partition:02x}:{key}"
+        return await self._submits.together(jobs, until_s=until_s)
 
     async def find(self, job_id: str) -> Found:
         """The record and timeline of a job; raises NotFound."""
@@ -376,11 +283,6 @@ class Store:
         """Calls a script in every partition: the replies, in order; raises StoreError if one of them fails."""
         return await each_of(self.keyspaces, lambda keyspace: self._run(name, keyspace, args))
 
-    def _flow_partitions(self, target: str) -> Sequence[int]:
-        if _only_keys(self._flows[target]):
-            return range(self.partitions)
-        return [hashed_partition(target, self.partitions)]
-
     async def _repeatable(self, name: str, keyspace: Keyspace, args: Sequence[Arg]) -> Any:
         # the arguments hold a nonce by which the script knows a repeat, so a lost reply is asked for once more
         try:
@@ -397,21 +299,3 @@ class Store:
     def keyspace_of(self, job_id: str) -> Keyspace:
         """Where a job lies; raises NotFound if it is no job id."""
         return self.keyspaces[self._partition(job_id)]
-
-
-def _only_keys(fields: Mapping[str, int]) -> bool:
-    """Are there limits for keys, and none for the target as a whole?"""
-    whole = any(fields.get(name) for name in ("concurrency", "interval", "quota"))
-    return not whole and any(value for name, value in fields.items() if name.startswith("key_") or name == "ordered")
-
-
-async def each_of(keyspaces: Sequence[Keyspace], work: Callable[[Keyspace], Awaitable[T]]) -> list[T]:
-    """What the work brings for each partition, in order, some of them at once; raises the first one's failure."""
-    brought: list[T] = []
-    for first in range(0, len(keyspaces), AT_ONCE):
-        works = (work(keyspace) for keyspace in keyspaces[first : first + AT_ONCE])
-        for result in await asyncio.gather(*works, return_exceptions=True):
-            if isinstance(result, BaseException):
-                raise result
-            brought.append(result)
-    return brought

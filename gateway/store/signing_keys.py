@@ -1,0 +1,39 @@
+"""The installation's own signing keys, which lie in the control partition: what callbacks are signed by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, cast
+
+from gateway.keys import Keyspace
+from gateway.secret import Secret
+from gateway.store.client import Client
+from gateway.store.refusals import answered
+
+MOST_OLD_KEYS = 4
+
+
+class SigningKeys:
+    """The keys (`whsk_…`) as they were last read; `clock` gives Unix seconds."""
+
+    def __init__(self, client: Client, control: Keyspace, *, clock: Callable[[], float]) -> None:
+        self._client = client
+        self._control = control
+        self._clock = clock
+        self._known: tuple[tuple[Secret, float], ...] = ()
+
+    @property
+    def present(self) -> tuple[Secret, ...]:
+        """Those that sign now, the newest first; none before they were read."""
+        now_s = self._clock()
+        return tuple(key for key, until_s in self._known if until_s > now_s)
+
+    async def read(self) -> None:
+        """Takes over what stands in Redis; raises StoreError."""
+        conf = f"{self._control.prefix}conf"
+        wanted = self._client.hmget(conf, "signing_key", "signing_keys_old")
+        present, old = await answered(cast("Any", wanted))
+        pairs = (old or b"").decode().split()
+        older = [(Secret(key), int(until) / 1000) for until, key in zip(pairs[::2], pairs[1::2], strict=True)]
+        self._known = ((Secret((present or b"").decode()), math.inf), *older)
