@@ -8,15 +8,15 @@ import secrets
 import socket
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import structlog
 
 from gateway.dispatch.attempts import Attempts, Running
-from gateway.dispatch.blocked import Holder, LoopWatch
+from gateway.dispatch.blocked import LoopWatch
 from gateway.dispatch.claims import ClaimLoop
-from gateway.dispatch.endings import Ended, tell_ended
-from gateway.dispatch.endings import facts_of as job_facts_of
+from gateway.dispatch.endings import Ended
 from gateway.dispatch.failures import first_failure
 from gateway.dispatch.leases import Held, LeaseKeeper
 from gateway.dispatch.metrics import DispatchMetrics
@@ -25,14 +25,14 @@ from gateway.dispatch.progress import Progress
 from gateway.dispatch.replays import carry_replays
 from gateway.dispatch.schedules import Scheduler
 from gateway.dispatch.slots import Slots
+from gateway.dispatch.telling import Telling
 from gateway.dispatch.upkeep import reap, upkeep
 from gateway.errors import StoreError
-from gateway.events import EventType, JobEvent
+from gateway.events import JobEvent
 from gateway.jobs import Claimed, Settlement
 from gateway.liveness import HUNG_S
 from gateway.registrations import Registrations
 from gateway.registry import Registry
-from gateway.results import error_type
 from gateway.runner import Runner
 from gateway.schedules import Schedule
 from gateway.settings import Settings
@@ -45,18 +45,8 @@ from gateway.transitions import Transitions
 
 log = structlog.get_logger(__name__)
 
-TOLD_MOST = 50
-"""Reclaimed jobs whose records are looked at, of each batch."""
-
 _FLUSH_S = 5.0
 """After the drain: how long outcomes and releases may take to be written."""
-
-_EVENTS: dict[str, EventType] = {
-    "succeeded": "succeeded",
-    "retrying": "retrying",
-    "dead": "dead",
-    "cancelled": "cancelled",
-}
 
 
 def dispatcher_name() -> str:
@@ -103,10 +93,14 @@ class Dispatcher:
         self._metrics = metrics
         self._wall_ms = wall_ms
         self._rng = rng
-        self._traces = runner.traces
-        if self._traces is not None:
-            self._traces.dispatcher_id = self.dispatcher_id
-        self._transitions = transitions or Transitions(wanted=settings.gateway.logs_transitions)
+        self._telling = Telling(
+            self.dispatcher_id,
+            registry=registry,
+            metrics=metrics,
+            transitions=transitions or Transitions(wanted=settings.gateway.logs_transitions),
+            traces=runner.traces,
+            wall_ms=wall_ms,
+        )
         self._lease_ms = round(settings.gateway.lease * 1000)
         self._draining = False
         self._slots = Slots(settings.gateway.slots)
@@ -147,7 +141,7 @@ class Dispatcher:
         """Runs until asked to stop, then drains; raises StoreMismatch if Redis holds another version's data."""
         keeper = self._lease_keeper(asyncio.get_running_loop())
         keeper.start()
-        watch = LoopWatch(asyncio.get_running_loop(), holder=self._attempts.holder, blocked=self._blocked)
+        watch = LoopWatch(asyncio.get_running_loop(), holder=self._attempts.holder, blocked=self._telling.blocked)
         watch.start()
         log.info("dispatcher started", dispatcher=self.dispatcher_id, slots=self._slots.count)
         try:
@@ -162,15 +156,14 @@ class Dispatcher:
             watch.stop()
             await asyncio.to_thread(keeper.stop)
         await self._leave()
-        self._transitions.flush()
-        if self._traces is not None:
-            self._traces.flush()
+        self._telling.flush()
         log.info("dispatcher stopped", dispatcher=self.dispatcher_id)
 
     def _background(self) -> list[Coroutine[Any, Any, None]]:
         kept, gateway = self._settings.retention, self._settings.gateway
         limits = RetentionLimits(round(kept.finished * 1000), kept.finished_max, round(kept.dead * 1000))
         reap_s = min(1.0, gateway.lease / 10)
+        taken_back = partial(self._telling.taken_back, self._store)
         work: list[Coroutine[Any, Any, None]] = [
             listen(
                 self._store.client,
@@ -190,7 +183,7 @@ class Dispatcher:
         for loop, worker in zip(self._loops, self._workers, strict=True):
             work.append(loop.run())
             work.append(
-                reap(worker, max_stalls=gateway.max_stalls, every_s=reap_s, rng=self._rng, taken_back=self._taken_back)
+                reap(worker, max_stalls=gateway.max_stalls, every_s=reap_s, rng=self._rng, taken_back=taken_back)
             )
             work.append(upkeep(worker, limits, every_s=1.0, rng=self._rng, removed=self._metrics.removed))
         return work
@@ -216,64 +209,27 @@ class Dispatcher:
                 self._give_back(job)
                 self._loops[job.partition].settle(Settlement(job.job_id, job.token, "released"))
             return
-        if self._traces is not None:
-            self._traces.claimed(jobs)
+        self._telling.claimed(jobs)
         self._attempts.start(jobs, until_s=asked_s + self._lease_ms / 1000)
         # once they have begun: nobody waits for what is told of it
-        asyncio.get_running_loop().call_soon(self._tell_started, jobs)
-
-    def _tell_started(self, jobs: Sequence[Claimed]) -> None:
-        self._metrics.claimed(jobs)
-        self._transitions.tell("job started", jobs, self._started_facts)
-        if self._registry.listening:
-            for job in jobs:
-                self._emit("started", job)
+        asyncio.get_running_loop().call_soon(self._telling.started, jobs)
 
     def _done(self, running: Running, settlement: Settlement | None) -> None:
         job = running.claimed
         self._give_back(job)
-        if job.traced and self._traces is not None:
-            self._traces.lost(job) if settlement is None else self._traces.done(job)
+        self._telling.done(job, lost=settlement is None)
         if settlement is None:
             self._attempts.forget(job.job_id, job.token)
             return
         self._loops[job.partition].settle(settlement)
 
     def _settled(self, settlements: Sequence[Settlement], statuses: Sequence[str]) -> None:
-        now_s = asyncio.get_running_loop().time()
         ended: list[Ended] = []
         for settlement, status in zip(settlements, statuses, strict=True):
             running = self._attempts.forget(settlement.job_id, settlement.token)
             if running is not None:
                 ended.append((running, settlement, status))
-        self._metrics.settled(ended, now_s)
-        if self._transitions.wanted:
-            tell_ended(self._transitions, ended, trace_of=self._trace_of)
-        if self._traces is not None:
-            for running, settlement, status in ended:
-                if running.claimed.traced:
-                    self._traces.settled(running.claimed, settlement, status)
-        if self._registry.listening:
-            for running, settlement, status in ended:
-                if status in _EVENTS:
-                    self._emit(_EVENTS[status], running.claimed, settlement=settlement)
-
-    def _started_facts(self, job: Claimed) -> dict[str, Any]:
-        return {"dispatcher": self.dispatcher_id, "waited_ms": job.waited_ms, **job_facts_of(job)}
-
-    def _trace_of(self, job: Claimed) -> str:
-        return self._traces.trace_of(job) if self._traces is not None else ""
-
-    async def _taken_back(self, taken: Sequence[tuple[str, str]]) -> None:
-        """Tells of jobs whose dispatchers were lost; few, so that their records can be looked at."""
-        for job_id, status in self._transitions.some_of("job reclaimed", taken):
-            log.warning("job reclaimed", job_id=job_id, status=status, dispatcher=self.dispatcher_id)
-        if self._traces is None:
-            return
-        found = await self._store.find_many([job_id for job_id, _ in taken[:TOLD_MOST]], short=True)
-        for (job_id, status), each in zip(taken, found, strict=False):
-            if each is not None:
-                self._traces.reclaimed(job_id, each.record.target, each.record.options, status)
+        self._telling.settled(ended)
 
     def _give_back(self, job: Claimed) -> None:
         if job.suspect:
@@ -281,12 +237,6 @@ class Dispatcher:
             for loop in self._loops:  # every claim meanwhile had to pass the other suspects over
                 loop.look()
         self._slots.give_back(1)
-
-    def _emit(self, type: EventType, job: Claimed, *, settlement: Settlement | None = None) -> None:
-        reason, error = ("", "") if settlement is None else (settlement.shown_reason, settlement.error)
-        self._registry.emit(
-            JobEvent(type, job.job_id, job.target, job.lane, self._wall_ms(), job.attempt, reason, error_type(error))
-        )
 
     def _wake(self, partition: int) -> None:
         self._loops[partition].wake()
@@ -350,9 +300,6 @@ class Dispatcher:
                 await worker.leave()
             except StoreError as error:
                 log.warning("dispatcher left without a goodbye", error=str(error))
-
-    def _blocked(self, holder: Holder) -> None:
-        self._metrics.blocked(holder.target)
 
     def _lease_keeper(self, loop: asyncio.AbstractEventLoop) -> LeaseKeeper:
         return LeaseKeeper(
