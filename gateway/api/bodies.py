@@ -125,7 +125,8 @@ def check_encoding(headers: Headers) -> None:
 
 def check_body(headers: Headers, limits: BodyLimits, size: int) -> None:
     """Raises Refused for a body that is compressed (415), or has more bytes than it may (413)."""
-    check_encoding(headers)
+    if b"content-encoding" in headers:
+        check_encoding(headers)
     check_size(size, limits)
 
 

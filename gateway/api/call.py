@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
+import msgspec
 from starlette.types import Receive
 from starlette.types import Scope as AsgiScope
 
@@ -67,22 +68,18 @@ class Gateway:
     clock: Callable[[], float]
 
 
-@dataclass(slots=True)
-class Call:
+class Call(msgspec.Struct):
     """A request as its route sees it."""
 
     gateway: Gateway
     scope: AsgiScope
     receive: Receive
+    headers: Headers
     client: Client = ANYONE
     store_s: float = STORE_S
     trace: RequestTrace | None = None
     began_s: float = 0.0
     """By `perf_counter`."""
-    headers: Headers = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.headers = Headers(self.scope["headers"])
 
     def path_value(self, name: str) -> str:
         """A part of the path, by its name in the route."""

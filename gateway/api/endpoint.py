@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 
+import msgspec
 import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.api.begun import Asked, Begun, carry_on, is_one_call
 from gateway.api.bodies import ClientGone, close_slowly
 from gateway.api.call import Call, Gateway
+from gateway.api.headers import Headers
 from gateway.api.operations import ANY_METHOD, DELIVERY_METHODS, Operation
 from gateway.api.problems import NOT_DELIVERED, UNAVAILABLE, Refused, problem_reply
 from gateway.api.protocol import ANSWER
@@ -18,6 +20,7 @@ from gateway.api.reply import NO_CONTENT, Reply, Stream, send_reply
 from gateway.api.traces import RequestTrace
 from gateway.errors import RequestError, StoreError, StoreFull
 from gateway.jobs import Submitted
+from gateway.tracing import Tracing
 
 log = structlog.get_logger(__name__)
 
@@ -69,15 +72,23 @@ class Endpoint:
             begun = self._problem(error)
         if begun is None:
             return False
-        turn = Turn(self, call, go_on)
         if isinstance(begun, Reply):
-            turn.end(begun)
+            self._end(call, begun, go_on)
         elif isinstance(begun, Asked) and is_one_call(call, begun):
-            turn.finish = begun.finish
+            turn = Turn(self, call, go_on, begun.finish)
             self._gateway.store.ask(begun.jobs, turn, durability=begun.durability, until_s=call.until_s)
         else:
             go_on(lambda scope, receive, send: self._carry_on(call, begun, send=send))
         return True
+
+    def _end(self, call: Call, reply: Reply, go_on: GoOn) -> None:
+        """Answers what was taken; what goes wrong with that is told to nobody else."""
+        try:
+            self._count(call, reply.status)
+            if not _answered(reply, call.scope):
+                go_on(lambda scope, receive, send: self._send(reply, scope, receive, send))
+        except Exception as error:
+            log.error("an answer could not be sent", route=self.path, exc_info=error)
 
     async def _carry_on(self, call: Call, begun: Begun, *, send: Send) -> None:
         try:
@@ -90,7 +101,8 @@ class Endpoint:
         await self._send(reply, call.scope, call.receive, send)
 
     def _enter(self, scope: Scope, receive: Receive) -> Call:
-        return Call(self._gateway, scope, receive, trace=self._trace(scope), began_s=perf_counter())
+        trace = None if self._gateway.tracing is None else self._trace(self._gateway.tracing, scope)
+        return Call(self._gateway, scope, receive, Headers(scope["headers"]), trace=trace, began_s=perf_counter())
 
     def _count(self, call: Call, status: int) -> None:
         """The answer is made."""
@@ -106,10 +118,9 @@ class Endpoint:
         elif not _answered(reply, scope):
             await send_reply(reply, send)
 
-    def _trace(self, scope: Scope) -> RequestTrace | None:
-        """Where tracing is on, what changes something is traced; looking is not."""
-        tracing = self._gateway.tracing
-        if tracing is None or scope["method"] in ("GET", "HEAD"):
+    def _trace(self, tracing: Tracing, scope: Scope) -> RequestTrace | None:
+        """What changes something is traced; looking is not."""
+        if scope["method"] in ("GET", "HEAD"):
             return None
         return RequestTrace.enter(tracing, scope["headers"]) if scope["method"] in self.operations else None
 
@@ -140,42 +151,32 @@ class Endpoint:
         return found
 
 
-class Turn:
+class Turn(msgspec.Struct):
     """A request whose jobs are on their way: answered when it is told what became of them."""
 
-    __slots__ = ("_call", "_endpoint", "_go_on", "_over", "finish")
-
+    endpoint: Endpoint
+    call: Call
+    go_on: GoOn
     finish: Callable[[list[Submitted]], Reply]
-
-    def __init__(self, endpoint: Endpoint, call: Call, go_on: GoOn) -> None:
-        self._endpoint = endpoint
-        self._call = call
-        self._go_on = go_on
-        self._over = False
+    over: bool = False
 
     def done(self) -> bool:
-        return self._over
+        return self.over
 
     def set_result(self, result: list[Submitted], /) -> None:
         try:
             reply = self.finish(result)
         except Exception as error:
-            reply = self._endpoint._problem(error)
-        self.end(reply)
+            reply = self.endpoint._problem(error)
+        self._end(reply)
 
     def set_exception(self, exception: Exception, /) -> None:
-        self.end(self._endpoint._problem(exception))
+        self._end(self.endpoint._problem(exception))
 
-    def end(self, reply: Reply) -> None:
-        """Answers, once; what goes wrong with that is told to nobody else."""
-        self._over = True
-        endpoint, call = self._endpoint, self._call
-        try:
-            endpoint._count(call, reply.status)
-            if not _answered(reply, call.scope):
-                self._go_on(lambda scope, receive, send: endpoint._send(reply, scope, receive, send))
-        except Exception as error:
-            log.error("an answer could not be sent", route=endpoint.path, exc_info=error)
+    def _end(self, reply: Reply) -> None:
+        """Once."""
+        self.over = True
+        self.endpoint._end(self.call, reply, self.go_on)
 
 
 def _answered(reply: Reply, scope: Scope) -> bool:

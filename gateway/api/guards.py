@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from starlette.types import Scope
 
 from gateway.api.problems import Refused
@@ -22,9 +24,7 @@ class HeadGuard:
         headers = scope["headers"]
         if len(headers) > self._max_headers:
             return Refused(431, f"{len(headers)} headers; at most {self._max_headers} are allowed", close=True)
-        size = 0
-        for name, value in headers:
-            size += len(name) + len(value)
+        size = sum(map(len, chain.from_iterable(headers)))
         if size > self._max_header_bytes:
             return Refused(431, f"{size} bytes of headers; at most {self._max_header_bytes} are allowed", close=True)
         if len(scope["path"]) + len(scope["query_string"]) > MAX_TARGET:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, KeysView, Sequence
+from itertools import chain
 
 from gateway.api.problems import Refused
 
@@ -37,3 +38,10 @@ class Headers:
     def all(self, name: bytes) -> list[bytes]:
         """Every value of a header, in order."""
         return [value for key, value in self._pairs if key == name] if name in self._named else []
+
+    def texts(self) -> tuple[tuple[str, str], ...]:
+        """All of them as Latin-1, which loses nothing; decoded as one text, since no line end can be in any."""
+        if not self._pairs:
+            return ()
+        flat = b"\n".join(chain.from_iterable(self._pairs)).decode("latin-1").split("\n")
+        return tuple(zip(flat[::2], flat[1::2], strict=True))

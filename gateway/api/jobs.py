@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -74,7 +73,8 @@ def _applied(reply: Reply, durability: Durability | None) -> Reply:
     """With what was heeded of the client's preferences (RFC 7240, 3)."""
     if durability is None:
         return reply
-    return replace(reply, headers=(*reply.headers, (b"preference-applied", b"durability=" + durability.encode())))
+    headers = (*reply.headers, (b"preference-applied", b"durability=" + durability.encode()))
+    return Reply(reply.status, reply.body, reply.content_type, headers)
 
 
 async def _held(call: Call, submitted: Submitted, wait_s: int) -> Reply:
@@ -207,12 +207,16 @@ def announce(call: Call, jobs: list[Submission], submitted: list[Submitted], *, 
 
 
 def _log_accepted(call: Call, jobs: list[Submission], submitted: list[Submitted]) -> None:
+    transitions = call.gateway.transitions
+    accepted = [at for at, each in enumerate(submitted) if each.verdict == "accepted"]
+    room = transitions.room("job accepted", len(accepted))
+    if not room:
+        return
     trace = call.trace.own.trace if call.trace is not None and call.trace.own.sampled else ""
     more: dict[str, Any] = {"trace_id": trace} if trace else {}
-    accepted = [at for at, each in enumerate(submitted) if each.verdict == "accepted"]
-    for at in call.gateway.transitions.some_of("job accepted", accepted):
+    for at in accepted[:room]:
         job, each = jobs[at], submitted[at]
-        call.gateway.transitions.write(
+        transitions.write(
             "job accepted", job_id=each.job_id, target=job.target, lane=job.lane, client=call.client.name, **more
         )
 

@@ -10,7 +10,6 @@ import termios
 from collections.abc import Callable
 
 import structlog
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 MAX_DISCARDED_BYTES = 32 * 1024 * 1024
 """Of what nobody reads any more; a client that sends more may never see its answer."""
@@ -111,27 +110,3 @@ class Discard:
             self._timer = self._loop.call_later(DISCARD_S, self._look)
         else:
             self._transport.close()
-
-
-def disconnect(cycle: RequestResponseCycle) -> None:
-    """Tells whoever answers that nobody waits any more."""
-    cycle.disconnected = True
-    cycle.message_event.set()
-
-
-def answer(cycle: RequestResponseCycle, status: int, content_type: bytes, body: bytes) -> bool:
-    """A whole answer in one write; False if it has to be sent uvicorn's way."""
-    if cycle.response_started or cycle.flow.write_paused or cycle.scope["method"] == "HEAD":
-        return False
-    if cycle.disconnected:
-        return True
-    parts = [STATUS_LINE[status], b"content-length: %d\r\ncontent-type: %b\r\n" % (len(body), content_type)]
-    parts += [b"%b: %b\r\n" % header for header in cycle.default_headers]
-    parts += [b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n", body]
-    cycle.response_started = cycle.response_complete = True
-    cycle.transport.write(b"".join(parts))
-    cycle.message_event.set()
-    if not cycle.keep_alive:
-        cycle.transport.close()
-    cycle.on_response()
-    return True

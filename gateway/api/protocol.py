@@ -7,15 +7,17 @@ large is refused by the guards, with the limits of the configuration.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
 import orjson
 from uvicorn._types import ASGI3Application, ASGIReceiveCallable, HTTPScope
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from gateway.api.outlet import Discard, Outlet, Unread, answer, disconnect
+from gateway.api.exchange import Exchange
+from gateway.api.outlet import Discard, Outlet, Unread
 from gateway.api.problems import PROBLEM, problem
 from gateway.api.wire import Unfit, WireProtocol
 
@@ -62,21 +64,23 @@ class GuardedProtocol(WireProtocol):
     _head_bytes = 0
     _head_timer: asyncio.TimerHandle | None = None
     _outlet: Outlet
-    _running: RequestResponseCycle | None = None
+    _running: Exchange | None = None
     _refusal: bytes | None = None
     """The last that is sent on this connection; empty if it is only to be closed."""
     _discard: Discard | None = None
     _unread: Unread | None = None
+    _resting_since_s = 0.0
 
     _eof = False
     _parsing = False
-    _due: RequestResponseCycle | None = None
+    _due: Exchange | None = None
     """Whose head was among what is being parsed, so that its body may be too."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._take: Take | None = getattr(self.app, "take", None)
         self._outlet = Outlet(transport, self._close)
+        self._ahead: deque[Exchange] = deque()
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -86,13 +90,11 @@ class GuardedProtocol(WireProtocol):
         self._unset_keepalive_if_required()
         self._drop_pipeline()
         if self._running is not None and not self._running.response_complete:
-            disconnect(self._running)
+            self._running.disconnect()
         super().connection_lost(exc)
         self._outlet.close = self.transport.close  # no circle is left for the collector
 
     def data_received(self, data: bytes) -> None:
-        if self.timeout_keep_alive_task is not None:
-            self._unset_keepalive_if_required()
         if self._refusal is not None or self._outlet.ended:
             if self._discard is not None:
                 self._discard.take(len(data))
@@ -120,15 +122,8 @@ class GuardedProtocol(WireProtocol):
             self._head_bytes += size
             if self._head_bytes > MAX_HEAD_BYTES:
                 self._refuse(431, "the headers do not end")
-        elif (
-            not self._in_body
-            and self.cycle is not None
-            and self.cycle.response_complete
-            and self.timeout_keep_alive_task is None
-        ):
-            self.timeout_keep_alive_task = self.loop.call_later(
-                self.timeout_keep_alive, self.timeout_keep_alive_handler
-            )
+        elif not self._in_body and self.cycle is not None and self.cycle.response_complete:
+            self._rest()
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """Whether the connection stays open, its client's way closed, for the answers that are due."""
@@ -140,57 +135,78 @@ class GuardedProtocol(WireProtocol):
         if self._in_body:  # a request that can never be whole
             if running is self.cycle:
                 return False
-            self.pipeline.popleft()
+            self._ahead.pop()
         running.scope[EOF] = True  # type: ignore[literal-required]
-        running.message_event.set()  # wakes who waits for the client's end
+        running.tell()  # wakes who waits for the client's end
         return True
 
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        # what one's own close() cannot do: end a connection whose client takes nothing more
-        self.scope[ABORT] = self.transport.abort  # type: ignore[literal-required]
-
-    def on_headers_complete(self) -> None:
+    def on_head(self, version: str) -> None:
         self._end_head()
-        super().on_headers_complete()
-        self.cycle.transport = self._outlet  # type: ignore[assignment]
-        self.scope[ANSWER] = partial(answer, self.cycle)  # type: ignore[literal-required]
-        if len(self.pipeline) > MAX_PIPELINED:
+        before = self.cycle
+        self.cycle = cycle = Exchange(
+            self.scope,
+            self._outlet,
+            self.flow,
+            self.expect_100_continue,
+            version != "1.0" and self.parser.should_keep_alive(),
+            self.server_state.default_headers,
+            self.on_response_complete,
+        )
+        self.scope[ANSWER] = cycle.answer  # type: ignore[literal-required]
+        if before is None or before.response_complete:
+            self._begin(cycle)
+            return
+        self.flow.pause_reading()
+        self._ahead.append(cycle)
+        if len(self._ahead) > MAX_PIPELINED:
             raise Unfit((429, f"more than {MAX_PIPELINED} requests were sent ahead of their answers"))
 
     def on_surplus(self, size: int) -> None:
         if self._discard is not None:
             self._discard.take(size)
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+    def _begin(self, cycle: Exchange) -> None:
         self._running = cycle
         if self._eof:
             cycle.scope[EOF] = True  # type: ignore[literal-required]
         if self._parsing:
             self._due = cycle
         else:
-            super()._start_asgi_task(cycle, app)
+            self._run(cycle, self.app)
 
     def _begin_due(self, *, in_turn: bool) -> None:
         """Has the application take a request that came whole, if it does so without a task; else runs it in one."""
         cycle, self._due = self._due, None
         assert cycle is not None
-        if in_turn and not cycle.more_body and self._take is not None:
-            go_on = partial(super()._start_asgi_task, cycle)
-            if self._take(cycle.scope, bytes(cycle.body), receive=cycle.receive, go_on=go_on):
-                return
-        super()._start_asgi_task(cycle, self.app)
+        if (
+            not in_turn
+            or cycle.more_body
+            or self._take is None
+            or not self._take(cycle.scope, bytes(cycle.body), receive=cycle.receive, go_on=partial(self._run, cycle))
+        ):
+            self._run(cycle, self.app)
+
+    def _run(self, cycle: Exchange, app: ASGI3Application) -> None:
+        cycle.scope["state"] = self.app_state.copy()
+        # what one's own close() cannot do: end a connection whose client takes nothing more
+        cycle.scope[ABORT] = self.transport.abort  # type: ignore[literal-required]
+        self._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
         if self._running is not None:  # without circles, so that nothing is left for the collector
             self._running.scope.pop(ANSWER, None)  # type: ignore[misc]
             self._running.on_response = _nothing
-        super().on_response_complete()
+        self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
+        self.flow.resume_reading()
+        if self._ahead:
+            self._begin(self._ahead.popleft())
+        else:
+            self._rest()
         if self._outlet.ended:
             self._unset_keepalive_if_required()
-        elif self.pipeline:
+        elif self._ahead:
             self.flow.pause_reading()
         elif self._running is None or self._running.response_complete:
             if self._refusal is not None:
@@ -210,8 +226,25 @@ class GuardedProtocol(WireProtocol):
         if not self.transport.is_closing():
             self._end_unread()
 
+    def _rest(self) -> None:
+        """All that was asked is answered: from now on the connection may stay so for its time. One timer looks once in
+        a while, where one for each answer would cost as much as writing it."""
+        self._resting_since_s = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self._look_later(self.timeout_keep_alive)
+
+    def _look_later(self, after_s: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(after_s, self.timeout_keep_alive_handler)
+
     def timeout_keep_alive_handler(self) -> None:
-        self._shut()
+        self.timeout_keep_alive_task = None
+        if self._in_head or self._in_body or not self.cycle.response_complete:
+            return  # the end of the answer has it look again
+        left_s = self._resting_since_s + self.timeout_keep_alive - self.loop.time()
+        if left_s > 0:
+            self._look_later(left_s)
+        else:
+            self._shut()
 
     def shutdown(self) -> None:
         super().shutdown()
@@ -257,14 +290,14 @@ class GuardedProtocol(WireProtocol):
         if self._head_bytes > MAX_HEAD_BYTES:
             self.transport.close()
 
-    def _give_up(self, cycle: RequestResponseCycle) -> None:
+    def _give_up(self, cycle: Exchange) -> None:
         """The refusal is the answer of a request whose body is at fault, unless that has one."""
-        if self.pipeline and self.pipeline[0][0] is cycle:
-            self.pipeline.popleft()
+        if self._ahead and self._ahead[-1] is cycle:
+            self._ahead.pop()
         elif cycle.response_started:
             self._refusal = b""
         else:
-            disconnect(cycle)
+            cycle.disconnect()
 
     def _close(self) -> None:
         """At the end of an answer: at once if nothing more can be on its way here."""
@@ -310,9 +343,9 @@ class GuardedProtocol(WireProtocol):
             self._unread = None
 
     def _drop_pipeline(self) -> None:
-        for cycle, _ in self.pipeline:
-            disconnect(cycle)
-        self.pipeline.clear()
+        for cycle in self._ahead:
+            cycle.disconnect()
+        self._ahead.clear()
 
 
 def _nothing() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import orjson
 from starlette.types import Receive, Scope, Send
 
@@ -13,8 +14,7 @@ JSON = b"application/json"
 NO_CONTENT = 204
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """A whole answer; header names in lower case. `close` ends the connection with it."""
 
     status: int

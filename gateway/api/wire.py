@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from http import HTTPStatus
+from urllib.parse import unquote
 
 import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.api.bodies import WHOLE
+from gateway.api.exchange import Exchange
 
 _FRAMING = (b"content-length", b"transfer-encoding")
 
@@ -38,16 +40,16 @@ class WireProtocol(HttpToolsProtocol):
     _resumed = False
     _moved = False
     _silent_bytes = 0
-    _hosts = 0
-    _coding: bytes | None = None
+    cycle: Exchange
 
     def parse(self, data: bytes) -> Fault | None:
         """Feeds the parser; a fault is one of the request that it is amid, and nothing can be parsed after it."""
         self._moved = False
-        rest: bytes | None = data
         try:
-            while rest is not None:
-                rest = self._feed(rest)
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                self._feed_on(data, upgrade)
         except httptools.HttpParserError as error:
             return error.__context__.fault if isinstance(error.__context__, Unfit) else NOT_HTTP
         if not self._in_body or self._moved:
@@ -56,14 +58,14 @@ class WireProtocol(HttpToolsProtocol):
         self._silent_bytes += len(data)
         return SILENT if self._silent_bytes > MAX_SILENT_BYTES else None
 
-    def _feed(self, data: bytes) -> bytes | None:
-        """What is left to be fed to a parser that had to be replaced."""
-        try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            # the parser takes all after the head for another protocol; RFC 9110 §7.8 lets a server stay with its own
-            return self._resume() + data[upgrade.args[0] :]
-        return None
+    def _feed_on(self, data: bytes, upgrade: httptools.HttpParserUpgrade | None) -> None:
+        """The parser takes all after the head for another protocol; RFC 9110 §7.8 lets a server stay with its own."""
+        while upgrade is not None:
+            data, upgrade = self._resume() + data[upgrade.args[0] :], None
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as again:
+                upgrade = again
 
     def _resume(self) -> bytes:
         """Another parser in place of this one: returns the head that brings it to where this one stopped."""
@@ -74,28 +76,19 @@ class WireProtocol(HttpToolsProtocol):
         return b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(framing)
 
     def on_message_begin(self) -> None:
-        if self._resumed:
-            return
-        super().on_message_begin()
-        self._in_head = True
-        self._hosts = 0
-        self._coding = None
+        if not self._resumed:
+            self.url = b""
+            self.headers = []
+            self._in_head = True
 
     def on_url(self, url: bytes) -> None:
         if not self._resumed:
             self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._in_head:  # a trailer, which RFC 9110 §6.5.1 lets a recipient discard, or a head's second reading
-            return
-        name, value = name.lower(), value.rstrip(b" \t")  # which the parser leaves there, against RFC 9112 §5.1
-        if name == b"host":
-            self._hosts += 1
-        elif name == b"expect":
-            self.expect_100_continue = value.lower() == b"100-continue"
-        elif name == b"transfer-encoding":
-            self._coding = value if self._coding is None else b"%b, %b" % (self._coding, value)
-        self.headers.append((name, value))
+        if self._in_head:  # else a trailer, which RFC 9110 §6.5.1 lets a recipient discard, or a head's second reading
+            # the parser leaves white space behind a value, against RFC 9112 §5.1
+            self.headers.append((name.lower(), value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
         if self._resumed:
@@ -104,22 +97,41 @@ class WireProtocol(HttpToolsProtocol):
         version = self.parser.get_http_version()
         if (fault := self._fault(version)) is not None:
             raise Unfit(fault)
-        if version == "1.0":  # such a client knows of no answer before the answer
-            self.expect_100_continue = False
-        super().on_headers_complete()
         self._in_head = False
         self._in_body = self._moved = True
+        url = self.url
+        if url.startswith(b"/") and b"#" not in url:
+            path, _, query = url.partition(b"?")
+        else:
+            parsed = httptools.parse_url(url)
+            path, query = parsed.path, parsed.query or b""
+        text = path.decode("ascii")
+        self.scope = {
+            "type": "http",
+            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
+            "http_version": version,
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,  # type: ignore[typeddict-item]
+            "method": self.parser.get_method().decode("ascii"),
+            "root_path": self.root_path,
+            "path": self.root_path + (unquote(text) if "%" in text else text),
+            "raw_path": self.root_path.encode("ascii") + path,
+            "query_string": query,
+            "headers": self.headers,
+        }
+        self.on_head(version)
+
+    def on_head(self, version: str) -> None:
+        """The request's head is there, in `scope`; makes its `cycle`."""
+        raise NotImplementedError
 
     def on_body(self, body: bytes) -> None:
         self._moved = True
-        cycle = self.cycle
-        if cycle.response_complete:
+        if self.cycle.response_complete:
             self.on_surplus(len(body))
-            return
-        cycle.body += body
-        if len(cycle.body) > HIGH_WATER_LIMIT:
+        elif self.cycle.arrived(body) > HIGH_WATER_LIMIT:
             self.flow.pause_reading()
-        cycle.message_event.set()
 
     def on_surplus(self, size: int) -> None:
         """So many bytes of a body came behind the answer."""
@@ -128,16 +140,28 @@ class WireProtocol(HttpToolsProtocol):
         if self.parser.should_upgrade():
             return
         self._in_body = False
-        self.scope[WHOLE] = True  # type: ignore[literal-required]
+        self.cycle.scope[WHOLE] = True  # type: ignore[literal-required]
         if not self.cycle.response_complete:
             self.cycle.more_body = False
-            self.cycle.message_event.set()
+            self.cycle.tell()
 
     def _fault(self, version: str) -> Fault | None:
         if version not in ("1.1", "1.0"):
             return HTTPStatus.BAD_REQUEST, "send HTTP/1.1, and its version behind the path"
-        if self._hosts != 1 and (self._hosts or version == "1.1"):
-            return HTTPStatus.BAD_REQUEST, f"the header Host is there {self._hosts} times; send it once"
-        if self._coding is not None and self._coding.strip().lower() != b"chunked":
+        named = dict(self.headers)
+        hosts = 1 if b"host" in named else 0
+        if len(named) < len(self.headers):
+            hosts = len([name for name, _ in self.headers if name == b"host"])
+        if hosts != 1 and (hosts or version == "1.1"):
+            return HTTPStatus.BAD_REQUEST, f"the header Host is there {hosts} times; send it once"
+        if b"transfer-encoding" in named and self._coding() != b"chunked":
             return HTTPStatus.NOT_IMPLEMENTED, "the Transfer-Encoding is not chunked; no other one is read"
+        # a client of HTTP/1.0 knows of no answer before the answer
+        self.expect_100_continue = (
+            b"expect" in named and version == "1.1" and named[b"expect"].lower() == b"100-continue"
+        )
         return None
+
+    def _coding(self) -> bytes:
+        """What all headers say of the body's transfer."""
+        return b", ".join([value for name, value in self.headers if name == b"transfer-encoding"]).strip().lower()
