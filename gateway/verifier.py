@@ -40,10 +40,17 @@ class WebhookRequest:
 
     def one(self, name: str) -> str:
         """The only value of a header; Rejected if it is missing (`no_signature`) or repeated (`malformed`)."""
-        found = self._named.get(name)
+        found = self.optional(name)
         if found is None:
             raise Rejected("no_signature")
-        if len(found) > 4096 or (len(self._named) < len(self.headers) and len(self.values(name)) > 1):
+        return found
+
+    def optional(self, name: str) -> str | None:
+        """The only value of a header, None if it is missing; Rejected (`malformed`) if it is repeated."""
+        found = self._named.get(name)
+        if found is not None and (
+            len(found) > 4096 or (len(self._named) < len(self.headers) and len(self.values(name)) > 1)
+        ):
             raise Rejected("malformed")
         return found
 

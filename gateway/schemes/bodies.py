@@ -25,12 +25,12 @@ class BodyFields:
     """Reads a few fields of a JSON body without building the rest of it."""
 
     def __init__(self, paths: Iterable[str]) -> None:
-        self._paths = tuple(dict.fromkeys(filter(None, paths)))
-        self._decoder = msgspec.json.Decoder(_shape(self._paths)) if self._paths else None
+        self._paths = tuple(dict.fromkeys(paths))
+        self._decoder = msgspec.json.Decoder(_shape(self._paths))
 
     def read(self, body: bytes) -> dict[str, Any]:
         """The fields' values by their paths; one that is not there, or lies in no object, is left out."""
-        if self._decoder is None or not body or too_deep(body):
+        if not body or too_deep(body):
             return {}
         try:
             found = self._decoder.decode(body)

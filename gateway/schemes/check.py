@@ -52,26 +52,27 @@ class Check:
         self._header = scheme.header.lower()
         self._whole_body = scheme.signed == "{body}"
         self._time = _member(scheme.timestamp_field.rpartition(".")[2]) if scheme.timestamp_field else None
-        self._fields = BodyFields((*scheme.id_fields, *scheme.event_fields, scheme.timestamp_field))
+        paths = tuple(filter(None, (*scheme.id_fields, *scheme.event_fields, scheme.timestamp_field)))
+        self._fields = BodyFields(paths) if paths else None
 
     def __call__(self, request: WebhookRequest, now: float) -> Delivery:
         """The delivery, if a candidate is the signature by one of the secrets and its time is near `now`."""
-        scheme = self.scheme
-        parts = header_parts(scheme, request.one(self._header))
+        scheme, value = self.scheme, request.one(self._header)
+        parts = header_parts(scheme, value) if scheme.separator else (value,)
         found = candidates(scheme, parts)
+        if self._whole_body:
+            if not self._matches(request.body, found):
+                raise Rejected("mismatch")
+            return self._delivery(request, now, signed_id="", message=request.body)
         timestamp = signed_time(scheme, parts, request)
         at_s = None if timestamp is None else seconds(timestamp, scheme.timestamp_format)
         delivery_id = label(request, scheme.id_header) if "{id}" in scheme.signed else ""
-        if self._whole_body:
-            message, matches = request.body, self._matches(request.body, found)
-        else:
-            messages = self._messages(request, timestamp or "", delivery_id)
-            message, matches = messages[0], any([self._matches(each, found) for each in messages])  # noqa: C419 - no early end
-        if not matches:
+        messages = self._messages(request, timestamp or "", delivery_id)
+        if not any([self._matches(each, found) for each in messages]):  # noqa: C419 - no early end
             raise Rejected("mismatch")
         if at_s is not None and not abs(now - at_s) <= scheme.tolerance:
             raise Rejected("timestamp")
-        return self._delivery(request, now, signed_id=delivery_id, message=message)
+        return self._delivery(request, now, signed_id=delivery_id, message=messages[0])
 
     def sign(self, request: WebhookRequest, now: float, *, event: str = "") -> WebhookRequest | None:
         """The request as the sender would send it, with an id and a time of its own; None for an asymmetric scheme."""
@@ -119,8 +120,8 @@ class Check:
 
     def _delivery(self, request: WebhookRequest, now: float, *, signed_id: str, message: bytes) -> Delivery:
         scheme = self.scheme
-        body, form = self._content(request)
-        values = self._fields.read(request.body if body is None else body)
+        body, form = (None, None) if scheme.body_format == "json" else self._content(request)
+        values = self._fields.read(request.body if body is None else body) if self._fields else {}
         if form:
             values |= dict(form)
         if scheme.timestamp_field:
@@ -163,7 +164,7 @@ class Check:
     def _content(self, request: WebhookRequest) -> tuple[bytes | None, Form | None]:
         """The JSON that a form field holds, and the form; neither for a body that is to be taken as it is."""
         scheme = self.scheme
-        if scheme.body_format == "json" or (scheme.body_format == "either" and not looks_like_form(request.body)):
+        if scheme.body_format == "either" and not looks_like_form(request.body):
             return None, None
         if scheme.body_hash_query and self._hashed_body(request):
             return None, None

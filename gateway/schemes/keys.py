@@ -28,9 +28,15 @@ else:  # 7 MB, and most triggers have secrets that both sides know
 Match = Callable[[bytes, Sequence[bytes]], bool]
 """Whether any key made any of the candidates for a message; tries all, so that time does not tell which."""
 
-_SIZES = {"sha256": 32, "sha1": 20, "sha512": 64, "plain-sha256": 32, "ed25519": 64}
-_DER_SIZES = range(8, 73)
-_RSA_SIZES = range(128, 1025)
+_SIZES: dict[Algorithm, range | tuple[int]] = {
+    "sha256": (32,),
+    "sha1": (20,),
+    "sha512": (64,),
+    "plain-sha256": (32,),
+    "ed25519": (64,),
+    "ecdsa-p256": range(8, 73),  # DER
+    "rsa-sha256": range(128, 1025),
+}
 _ASYMMETRIC = frozenset({"ed25519", "ecdsa-p256", "rsa-sha256"})
 
 
@@ -81,13 +87,9 @@ def encode_digest(digest: bytes, encoding: str) -> str:
     return base64.b64encode(digest).decode()
 
 
-def fits(digest: bytes, algorithm: Algorithm) -> bool:
-    """Whether a signature by this algorithm can have that length."""
-    if algorithm == "ecdsa-p256":
-        return len(digest) in _DER_SIZES
-    if algorithm == "rsa-sha256":
-        return len(digest) in _RSA_SIZES
-    return len(digest) == _SIZES[algorithm]
+def digest_sizes(algorithm: Algorithm) -> range | tuple[int]:
+    """How many bytes a signature by this algorithm can have."""
+    return _SIZES[algorithm]
 
 
 def matcher(secrets: Sequence[Secret], algorithm: Algorithm, encoding: str) -> Match:
@@ -99,16 +101,12 @@ def matcher(secrets: Sequence[Secret], algorithm: Algorithm, encoding: str) -> M
         raise ValueError("secrets needs at least one secret")
     if algorithm in _ASYMMETRIC:
         return _signature_matcher([_public_key(secret.reveal(), algorithm) for secret in secrets], algorithm)
-    keys = [decode_key(secret, encoding) for secret in secrets]
-    if algorithm == "plain-sha256":
-        return _digest_matcher(lambda message: [hashlib.sha256(key + message).digest() for key in keys])
-    macs = [_keyed(key, algorithm) for key in keys]
-    return _digest_matcher(lambda message: [mac(message) for mac in macs])
+    return _digest_matcher([_keyed(decode_key(secret, encoding), algorithm) for secret in secrets])
 
 
 def _keyed(key: bytes, algorithm: Algorithm) -> Callable[[bytes], bytes]:
     """The MAC of a message under a key that is hashed once, and not for each of them."""
-    begun = hmac.new(key, digestmod=algorithm)
+    begun = hashlib.sha256(key) if algorithm == "plain-sha256" else hmac.new(key, digestmod=algorithm)
 
     def mac(message: bytes) -> bytes:
         own = begun.copy()
@@ -128,14 +126,18 @@ def make_digest(secret: Secret, algorithm: Algorithm, encoding: str, *, message:
     return hmac.digest(key, message, algorithm)
 
 
-def _digest_matcher(expected_of: Callable[[bytes], list[bytes]]) -> Match:
+def _digest_matcher(macs: Sequence[Callable[[bytes], bytes]]) -> Match:
     def match(message: bytes, candidates: Sequence[bytes]) -> bool:
-        expected = expected_of(message)
-        if len(expected) == 1 and len(candidates) == 1:
-            return hmac.compare_digest(expected[0], candidates[0])
-        return sum(hmac.compare_digest(mac, candidate) for mac in expected for candidate in candidates) > 0
+        expected = [mac(message) for mac in macs]
+        return sum([hmac.compare_digest(each, candidate) for each in expected for candidate in candidates]) > 0
 
-    return match
+    def match_one(message: bytes, candidates: Sequence[bytes]) -> bool:
+        if len(candidates) == 1:
+            return hmac.compare_digest(only(message), candidates[0])
+        return match(message, candidates)
+
+    only = macs[0]
+    return match_one if len(macs) == 1 else match
 
 
 def _signature_matcher(keys: Sequence[Any], algorithm: Algorithm) -> Match:

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from gateway.errors import Rejected
-from gateway.schemes.keys import decode_digest, fits
+from gateway.schemes.keys import decode_digest, digest_sizes
 from gateway.schemes.scheme import Scheme
 from gateway.verifier import WebhookRequest
 
@@ -30,9 +30,7 @@ _ESCAPES = re.compile(r"%(3A|2F|3F|40|21|24|27|28|29|2A|2C|3B)", re.IGNORECASE)
 
 
 def header_parts(scheme: Scheme, value: str) -> list[str]:
-    """The signature header's parts: all of it, or what the separator makes of it."""
-    if not scheme.separator:
-        return [value]
+    """The signature header's parts, as the separator makes them of it."""
     parts = [part.strip(" ") for part in value.split(scheme.separator, MAX_PARTS)]
     if len(parts) > MAX_PARTS:
         raise Rejected("malformed")
@@ -41,9 +39,11 @@ def header_parts(scheme: Scheme, value: str) -> list[str]:
 
 def candidates(scheme: Scheme, parts: Sequence[str]) -> list[bytes]:
     """The digests that decode to full length; a shorter or longer one is no candidate, whatever it starts with."""
-    prefix, encoding = scheme.prefix, scheme.encoding
-    digests = [decode_digest(part[len(prefix) :], encoding) for part in parts if part.startswith(prefix)]
-    found = [digest for digest in digests if fits(digest, scheme.algorithm)]
+    prefix, encoding, sizes = scheme.prefix, scheme.encoding, digest_sizes(scheme.algorithm)
+    found = []
+    for part in parts:
+        if part.startswith(prefix) and len(digest := decode_digest(part[len(prefix) :], encoding)) in sizes:
+            found.append(digest)
     if not found:
         raise Rejected("malformed")
     return found
@@ -84,23 +84,26 @@ def body_time(value: Any) -> str:
 
 def label(request: WebhookRequest, header: str) -> str:
     """The only value of a header, printable ASCII without spaces; Rejected if it is missing or anything else."""
-    value = request.one(header.lower())
-    if len(value) > _MAX_LABEL or _LABEL.fullmatch(value) is None:
-        raise Rejected("malformed")
-    return value
+    return _checked(request.one(header.lower()), _LABEL)
 
 
 def optional_label(request: WebhookRequest, header: str) -> str:
     """The same, empty where the scheme names no such header or the request has none."""
-    return label(request, header) if header and request.has(header.lower()) else ""
+    return _optional(request, header, _LABEL)
 
 
 def event_name(request: WebhookRequest, header: str) -> str:
     """The type of an event by a header, which may be words (`Push Hook`); empty where there is none."""
-    if not header or not request.has(header.lower()):
-        return ""
-    value = request.one(header.lower())
-    if len(value) > _MAX_LABEL or _WORDS.fullmatch(value) is None:
+    return _optional(request, header, _WORDS)
+
+
+def _optional(request: WebhookRequest, header: str, kind: re.Pattern[str]) -> str:
+    value = request.optional(header.lower()) if header else None
+    return "" if value is None else _checked(value, kind)
+
+
+def _checked(value: str, kind: re.Pattern[str]) -> str:
+    if len(value) > _MAX_LABEL or kind.fullmatch(value) is None:
         raise Rejected("malformed")
     return value
 

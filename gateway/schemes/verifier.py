@@ -51,6 +51,7 @@ class SchemeVerifier(Verifier[C]):
 
     def __init__(self, config: C) -> None:
         super().__init__(config)
+        self._answers = type(self).answer is not SchemeVerifier.answer
         self._check = Check(self.own_scheme(config), secrets=own_secrets(config), url=getattr(config, "url", None))
 
     @property
@@ -64,7 +65,7 @@ class SchemeVerifier(Verifier[C]):
     def verify(self, request: WebhookRequest, now: float) -> Delivery:
         """The delivery, if one of its candidates is the signature by one of the secrets and its time is near `now`."""
         delivery = self._check(request, now)
-        answer = self.answer(request, delivery)
+        answer = self.answer(request, delivery) if self._answers else None
         return delivery if answer is None else dataclasses.replace(delivery, answer=answer)
 
     def answer(self, request: WebhookRequest, delivery: Delivery) -> HandshakeResponse | None:
