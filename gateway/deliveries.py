@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -49,7 +49,7 @@ class Noted(msgspec.Struct, frozen=True):
     at_ms: int
     verdict: Verdict
     delivery: Delivery | None = None
-    jobs: tuple[tuple[str, str], ...] = ()
+    jobs: Sequence[tuple[str, str]] = ()
     reason: str = ""
     sender: str = ""
     size: int = 0

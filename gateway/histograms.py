@@ -129,9 +129,11 @@ class Counts(Collector):
         self._counts: dict[Any, int] = {} if labels else {(): 0}
 
     def add(self, labels: Any = (), n: int = 1) -> None:
-        if labels not in self._counts:
+        try:
+            self._counts[labels] += n
+        except KeyError:
             labels = label_of(self._counts, labels)
-        self._counts[labels] = self._counts.get(labels, 0) + n
+            self._counts[labels] = self._counts.get(labels, 0) + n
 
     def collect(self) -> Iterator[CounterMetricFamily]:
         family = CounterMetricFamily(self._name, self._help, labels=self._labels)

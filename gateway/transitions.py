@@ -42,11 +42,13 @@ class Transitions:
             self._began_s = now_s
             self._written.clear()
         written = self._written.get(event, 0)
-        room = max(0, min(count, LINES_A_S - written))
-        self._written[event] = written + room
+        room = min(count, LINES_A_S - written)
+        if room:
+            self._written[event] = written + room
         if room < count:
             self._untold[event] = self._untold.get(event, 0) + count - room
-            self._tell_later()
+            if self._timer is None:
+                self._timer = asyncio.get_running_loop().call_later(WINDOW_S, self.flush)
         return room
 
     def some_of(self, event: str, items: Sequence[T]) -> Sequence[T]:
@@ -77,7 +79,3 @@ class Transitions:
             log.info(
                 "transitions without a line", **{event.replace(" ", "_"): untold[event] for event in sorted(untold)}
             )
-
-    def _tell_later(self) -> None:
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(WINDOW_S, self.flush)

@@ -106,26 +106,18 @@ class Trigger:
             "set public_url in [gateway], or url in the trigger"
         )
 
-    @property
-    def content(self) -> str:
-        """How bodies are read."""
-        return self.reception.content or self.verifier.content
-
     def match(self, request: WebhookRequest, delivery: Delivery) -> list[Match]:
         """One match per route that holds, in order, of each event and item; none is no error.
 
         InvalidRequest: 400 if the JSON is nested too deep, 413 for too many events, 415 if a route hands on a body that
         is neither JSON nor UTF-8, 422 if an expression fails, naming the route.
         """
-        contents = read_contents(request, delivery, self.content)
-        if self.is_plain:
-            found = [match for content in contents for match in self._plain_matches(content)]
-        else:
-            found = [
-                match
-                for content in contents
-                for match in self._matches(content, content.facts(request, self.roots), delivery)
-            ]
+        found: list[Match] = []
+        for content in read_contents(request, delivery, self.reception.content or self.verifier.content):
+            if self.is_plain:
+                found += self._plain_matches(content)
+            else:
+                found += self._matches(content, content.facts(request, self.roots), delivery)
         if len(found) > MAX_EVENTS:
             raise InvalidRequest(f"{len(found)} jobs of one delivery; at most {MAX_EVENTS} are made", status=413)
         return found

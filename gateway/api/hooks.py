@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -14,13 +15,14 @@ from gateway.api.bodies import BodyLimits, check_body
 from gateway.api.call import Call
 from gateway.api.jobs import announce
 from gateway.api.problems import Refused
-from gateway.api.reply import Reply, json_reply
+from gateway.api.reply import Reply
 from gateway.api.senders import is_within, sender_of
 from gateway.api.sources import over_limit
 from gateway.api.waiting import await_record
 from gateway.deliveries import Noted, Verdict
 from gateway.errors import InvalidRequest, Rejected, StoreFull
 from gateway.jobs import Record, Status, Submission, Submitted
+from gateway.reception import DeliveryLimit
 from gateway.submission import delivery_submissions
 from gateway.triggers import Match, Trigger
 from gateway.verifier import Delivery, HandshakeResponse, WebhookRequest
@@ -31,11 +33,12 @@ LOCAL_URL = "http://localhost"
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """A request to a trigger, and where it came from."""
+    """A request to a trigger, and where and when (Unix seconds) it came."""
 
     trigger: Trigger
     request: WebhookRequest
     sender: str
+    at_s: float
 
 
 async def receive(call: Call) -> Reply:
@@ -46,8 +49,7 @@ async def receive(call: Call) -> Reply:
         trigger = await call.in_time(lambda: call.gateway.triggers.find(name))
     sender = _let_in(call, trigger)
     body = await call.body(_limits(call, trigger))
-    begun = _begin(call, Arrival(trigger, _request(call, body), sender))
-    return await carry_on(call, begun)
+    return await carry_on(call, _begin(call, _arrival(call, trigger, sender, body=body)))
 
 
 def begin(call: Call, body: bytes) -> Begun | None:
@@ -57,14 +59,18 @@ def begin(call: Call, body: bytes) -> Begun | None:
         return None
     sender = _let_in(call, trigger)
     check_body(call.headers, _limits(call, trigger), len(body))
-    return _begin(call, Arrival(trigger, _request(call, body), sender))
+    return _begin(call, _arrival(call, trigger, sender, body=body))
+
+
+def _arrival(call: Call, trigger: Trigger, sender: str, *, body: bytes) -> Arrival:
+    return Arrival(trigger, _request(call, body), sender, call.gateway.clock())
 
 
 def _let_in(call: Call, trigger: Trigger) -> str:
     """The sender's address; raises Refused (401) where the trigger does not take anything from there."""
     sender = sender_of(call.scope, call.gateway.settings.gateway.trusted_proxies)
     if trigger.reception.allow_from and not is_within(sender, trigger.reception.allow_from):
-        raise _rejected(call, Arrival(trigger, _request(call, b""), sender), "address")
+        raise _rejected(call, _arrival(call, trigger, sender, body=b""), "address")
     return sender
 
 
@@ -79,103 +85,92 @@ def _limits(call: Call, trigger: Trigger) -> BodyLimits:
 
 
 def _begin(call: Call, arrival: Arrival) -> Begun:
-    gateway, trigger, request = call.gateway, arrival.trigger, arrival.request
-    now_s = gateway.clock()
+    trigger, request = arrival.trigger, arrival.request
     try:
         answer = trigger.verifier.handshake(request)
-        delivery = None if answer is not None else trigger.verifier.verify(request, now_s)
+        delivery = None if answer is not None else trigger.verifier.verify(request, arrival.at_s)
     except Rejected as error:
         raise _rejected(call, arrival, error.reason) from error
-    answer = delivery.answer if delivery is not None else answer
-    if answer is not None or delivery is None:
-        gateway.metrics.count_delivery(trigger.name, "handshake")
-        return _handshake(answer or HandshakeResponse())
-    _admit(call, trigger, now_s=now_s)
+    if delivery is None or delivery.answer is not None:
+        call.gateway.metrics.count_delivery(trigger.name, "handshake")
+        return _handshake((answer if delivery is None else delivery.answer) or HandshakeResponse())
+    if trigger.reception.limit is not None:
+        _admit(call, trigger, trigger.reception.limit, now_s=arrival.at_s)
     try:
         matches = trigger.match(request, delivery)
-        jobs = delivery_jobs(call, trigger, matches, now_s=now_s)
+        jobs = _jobs_of(call, trigger, matches, now_s=arrival.at_s)
     except InvalidRequest as error:
         _note(call, arrival, delivery, "failed", reason=error.detail)
         raise
     if not jobs:
         return _unrouted(call, arrival, delivery)
     if trigger.reception.sync:
-        return _synchronous(call, arrival, delivery, jobs, now_s=now_s)
-    return Asked(jobs, partial(_accept, call, arrival, delivery, jobs, now_s), together=True)
+        return _synchronous(call, arrival, delivery, jobs)
+    return Asked(jobs, partial(_accept, call, arrival, delivery, jobs), together=True)
 
 
 def _accept(
-    call: Call, arrival: Arrival, delivery: Delivery, jobs: list[Submission], now_s: float, submitted: list[Submitted]
+    call: Call, arrival: Arrival, delivery: Delivery, jobs: list[Submission], submitted: list[Submitted]
 ) -> Reply:
-    verdict, answer = _accepted(call, arrival, delivery, jobs, submitted, now_s=now_s)
-    call.gateway.metrics.count_delivery(arrival.trigger.name, verdict)
-    return _taken(arrival.trigger, answer)
+    return _taken(arrival.trigger, _accepted(call, arrival, delivery, jobs, submitted))
 
 
-async def _synchronous(
-    call: Call, arrival: Arrival, delivery: Delivery, jobs: list[Submission], *, now_s: float
-) -> Reply:
+async def _synchronous(call: Call, arrival: Arrival, delivery: Delivery, jobs: list[Submission]) -> Reply:
     submitted = await call.gateway.store.submit_together(jobs, until_s=call.until_s)
-    verdict, answer = _accepted(call, arrival, delivery, jobs, submitted, now_s=now_s)
-    call.gateway.metrics.count_delivery(arrival.trigger.name, verdict)
+    answer = _accepted(call, arrival, delivery, jobs, submitted)
     if submitted[0].status == "gone":
         return _taken(arrival.trigger, answer)
     return await _result(call, arrival.trigger, submitted[0].job_id, answer)
 
 
 def _accepted(
-    call: Call,
-    arrival: Arrival,
-    delivery: Delivery,
-    jobs: list[Submission],
-    submitted: list[Submitted],
-    *,
-    now_s: float,
-) -> tuple[Verdict, dict[str, Any]]:
-    """What the delivery is noted and answered as; raises StoreFull."""
-    check_taken(call, jobs, submitted, now_s=now_s)
-    answer = render_jobs(jobs, submitted)
-    verdict: Verdict = "duplicate" if answer["duplicate"] else "accepted"
-    noted = tuple((each.job_id, job.target) for job, each in zip(jobs, submitted, strict=True))
-    _note(call, arrival, delivery, verdict, jobs=noted)
-    return verdict, answer
+    call: Call, arrival: Arrival, delivery: Delivery, jobs: list[Submission], submitted: list[Submitted]
+) -> dict[str, Any]:
+    """What the delivery is answered with, once it is counted and noted; raises StoreFull."""
+    verdict = _check_taken(call, jobs, submitted, now_s=arrival.at_s)
+    taken = _named(jobs, submitted)
+    _note(call, arrival, delivery, verdict, jobs=taken)
+    call.gateway.metrics.count_delivery(arrival.trigger.name, verdict)
+    return _render_taken(taken, verdict)
 
 
-def delivery_jobs(call: Call, trigger: Trigger, matches: list[Match], *, now_s: float) -> list[Submission]:
+def _jobs_of(call: Call, trigger: Trigger, matches: list[Match], *, now_s: float) -> list[Submission]:
     """The jobs of a delivery; raises InvalidRequest."""
     jobs = delivery_submissions(trigger.name, matches, call.gateway.catalog, now_s=now_s)
     return jobs if call.trace is None else call.trace.stamp(jobs)
 
 
-def check_taken(call: Call, jobs: list[Submission], submitted: list[Submitted], *, now_s: float) -> None:
-    """Tells of a delivery's jobs that were taken in; raises StoreFull if they were not."""
-    for each in submitted:
-        if each.verdict == "full":
-            raise StoreFull("a lane is full; send the delivery again")
+def _check_taken(call: Call, jobs: list[Submission], submitted: list[Submitted], *, now_s: float) -> Verdict:
+    """Tells of a delivery's jobs that were taken in, and what it was then; raises StoreFull if they were not."""
+    verdicts = {each.verdict for each in submitted}
+    if "full" in verdicts:
+        raise StoreFull("a lane is full; send the delivery again")
     announce(call, jobs, submitted, now_s=now_s)
+    return "duplicate" if verdicts == {"duplicate"} else "accepted"
 
 
-async def submit_matches(
-    call: Call, trigger: Trigger, matches: list[Match], *, now_s: float
-) -> tuple[list[Submission], list[Submitted]]:
-    """The jobs of a delivery, all of them or none; raises StoreError."""
-    jobs = delivery_jobs(call, trigger, matches, now_s=now_s)
+async def submit_matches(call: Call, trigger: Trigger, matches: list[Match], *, now_s: float) -> dict[str, Any]:
+    """What a delivery is answered with, once its jobs are taken in, all of them or none; raises StoreError."""
+    jobs = _jobs_of(call, trigger, matches, now_s=now_s)
     submitted = await call.gateway.store.submit_together(jobs, until_s=call.until_s)
-    check_taken(call, jobs, submitted, now_s=now_s)
-    return jobs, submitted
+    verdict = _check_taken(call, jobs, submitted, now_s=now_s)
+    return _render_taken(_named(jobs, submitted), verdict)
 
 
-def render_jobs(jobs: list[Submission], submitted: list[Submitted]) -> dict[str, Any]:
-    """What a delivery is answered with."""
-    return {
-        "jobs": [{"job_id": each.job_id, "target": job.target} for job, each in zip(jobs, submitted, strict=True)],
-        "duplicate": bool(submitted) and all(each.verdict == "duplicate" for each in submitted),
-    }
+def _named(jobs: list[Submission], submitted: list[Submitted]) -> list[tuple[str, str]]:
+    """The ids of a delivery's jobs, with their targets."""
+    return [(each.job_id, job.target) for job, each in zip(jobs, submitted, strict=True)]
+
+
+def _render_taken(taken: Sequence[tuple[str, str]], verdict: Verdict) -> dict[str, Any]:
+    """What a delivery is answered with, by the ids and targets of its jobs."""
+    jobs = [{"job_id": job_id, "target": target} for job_id, target in taken]
+    return {"jobs": jobs, "duplicate": verdict == "duplicate"}
 
 
 async def _unrouted(call: Call, arrival: Arrival, delivery: Delivery) -> Reply:
     """Kept before it is acknowledged: a route that is added later can have it replayed."""
-    noted = _noted(call, arrival, delivery, "unrouted")
+    noted = _noted(arrival, delivery, "unrouted")
     await call.in_time(lambda: call.gateway.journal.write(arrival.trigger, noted))
     call.gateway.metrics.count_delivery(arrival.trigger.name, "unrouted")
     log.info("delivery unrouted", trigger=arrival.trigger.name, kind=(delivery.event or "")[:64])
@@ -206,15 +201,12 @@ def _result_reply(trigger: Trigger, record: Record) -> Reply:
 def _taken(trigger: Trigger, answer: dict[str, Any]) -> Reply:
     custom = trigger.reception.response
     if custom is None:
-        return json_reply(answer, 202)
+        return Reply(202, orjson.dumps(answer))
     return Reply(custom.status, custom.body.encode(), custom.content_type.encode())
 
 
-def _admit(call: Call, trigger: Trigger, *, now_s: float) -> None:
+def _admit(call: Call, trigger: Trigger, limit: DeliveryLimit, *, now_s: float) -> None:
     """Raises Refused (503) over the trigger's limit; only what verifies counts, so nobody else can use it up."""
-    limit = trigger.reception.limit
-    if limit is None:
-        return
     wait_s = call.gateway.meters.wait_s(trigger.name, limit.rate, limit.burst, now_s=now_s)
     if wait_s > 0:
         call.gateway.metrics.count_delivery(trigger.name, "limited")
@@ -225,7 +217,7 @@ def _rejected(call: Call, arrival: Arrival, reason: str) -> Refused:
     gateway, name = call.gateway, arrival.trigger.name
     gateway.metrics.count_delivery(name, "rejected")
     gateway.metrics.count_rejected_delivery(name, reason)
-    gateway.rejections.tell(name, reason, now_s=gateway.clock())
+    gateway.rejections.tell(name, reason, now_s=arrival.at_s)
     _note(call, arrival, None, "rejected", reason=reason)
     return Refused(401, "the delivery does not verify")
 
@@ -236,35 +228,34 @@ def _note(
     delivery: Delivery | None,
     verdict: Verdict,
     *,
-    jobs: tuple[tuple[str, str], ...] = (),
+    jobs: Sequence[tuple[str, str]] = (),
     reason: str = "",
 ) -> None:
-    noted = _noted(call, arrival, delivery, verdict, jobs=jobs, reason=reason)
-    call.gateway.journal.note(arrival.trigger, noted)
+    call.gateway.journal.note(arrival.trigger, _noted(arrival, delivery, verdict, jobs=jobs, reason=reason))
 
 
 def _noted(
-    call: Call,
     arrival: Arrival,
     delivery: Delivery | None,
     verdict: Verdict,
     *,
-    jobs: tuple[tuple[str, str], ...] = (),
+    jobs: Sequence[tuple[str, str]] = (),
     reason: str = "",
 ) -> Noted:
-    at_ms = int(call.gateway.clock() * 1000)
+    at_ms = int(arrival.at_s * 1000)
     return Noted(arrival.request, at_ms, verdict, delivery, jobs, reason, arrival.sender)
 
 
 def _request(call: Call, body: bytes) -> WebhookRequest:
-    path = call.scope.get("raw_path") or call.scope["path"].encode()
-    query = call.scope["query_string"]
+    scope = call.scope
+    path = scope.get("raw_path") or scope["path"].encode()
+    query = scope["query_string"]
     target = (path + b"?" + query if query else path).decode("latin-1")
     return WebhookRequest(
-        method=call.scope["method"],
-        url=(call.gateway.settings.gateway.public_url or LOCAL_URL).rstrip("/") + target,
-        headers=tuple([(key.decode("latin-1"), value.decode("latin-1")) for key, value in call.headers]),
-        body=body,
+        scope["method"],
+        (call.gateway.settings.gateway.public_url or LOCAL_URL).rstrip("/") + target,
+        call.headers.texts(),
+        body,
     )
 
 

@@ -11,7 +11,7 @@ import orjson
 
 from gateway.api.bodies import check_json
 from gateway.api.call import Call
-from gateway.api.hooks import LOCAL_URL, render_jobs, submit_matches
+from gateway.api.hooks import LOCAL_URL, submit_matches
 from gateway.api.query import Query
 from gateway.api.records import timestamp
 from gateway.api.reply import Reply, json_reply
@@ -117,8 +117,7 @@ async def replay(call: Call) -> Reply:
     matches = [msgspec.structs.replace(match, identity=None) for match in trigger.match(request, _delivery(facts))]
     if not matches:
         return json_reply({"jobs": [], "duplicate": False}, 202)
-    jobs, submitted = await submit_matches(call, trigger, matches, now_s=call.gateway.clock())
-    return json_reply(render_jobs(jobs, submitted), 202)
+    return json_reply(await submit_matches(call, trigger, matches, now_s=call.gateway.clock()), 202)
 
 
 async def _page(call: Call, name: str, passed: str, rejected: str, limit: int) -> list[tuple[str, Summary]]:

@@ -64,7 +64,8 @@ class Link(asyncio.Protocol):
 
     def send(self, commands: Sequence[Command]) -> asyncio.Future[list[Any]]:
         """The commands in one write; the future has their replies, errors among them. Raises ConnectionError."""
-        data = b"".join([hiredis.pack_command(command) for command in commands])
+        packed = [hiredis.pack_command(command) for command in commands]
+        data = packed[0] if len(packed) == 1 else b"".join(packed)  # which may be a megabyte
         if not self.usable:
             raise self._over or ConnectionError("the connection is closed")
         try:

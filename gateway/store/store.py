@@ -45,6 +45,7 @@ class Store:
         self._clock = clock
         self.client = client
         self.lanes = tuple(lanes)
+        self.partitions = partitions
         self.keyspaces = tuple(Keyspace(namespace, partition) for partition in range(partitions))
         self._places = Places(partitions)
         self._submits = Submits(client, self.keyspaces, self._places)
@@ -87,10 +88,6 @@ class Store:
         """Makes this the installation's key; the one until now signs as well for so long. Raises StoreError."""
         await self._repeatable("signing_rotate", self.keyspaces[0], [key.reveal(), stays_ms, MOST_OLD_KEYS])
         await self._signing_keys.read()
-
-    @property
-    def partitions(self) -> int:
-        return len(self.keyspaces)
 
     async def aclose(self) -> None:
         """Waits for submits under way and drops the connections."""

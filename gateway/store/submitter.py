@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Protocol
 
@@ -81,8 +80,7 @@ class Waiter(Protocol):
     def set_exception(self, exception: Exception, /) -> None: ...
 
 
-@dataclass(slots=True)
-class _Asked:
+class _Asked(msgspec.Struct):
     """Jobs that somebody waits for, until the loop's time `until_s`."""
 
     jobs: Sequence[Submission]
