@@ -7,6 +7,9 @@ import os
 import pwd
 from dataclasses import dataclass
 
+_NUMBERS_END = 2**32 - 1
+"""Users and groups have numbers below this, which stands for none."""
+
 
 @dataclass(frozen=True, slots=True)
 class User:
@@ -31,9 +34,10 @@ def find_user(text: str) -> User:
     try:
         found = pwd.getpwuid(int(name)) if name.isdecimal() else pwd.getpwnam(name)
     except (KeyError, OverflowError):
-        if not name.isdecimal() or not group.isdecimal() or int(name) >= 2**32 - 1:
+        if not name.isdecimal() or not colon or int(name) >= _NUMBERS_END:
             raise ValueError(f"user: there is no user {name!r} on this machine") from None
-        return User(name, int(name), int(group), (int(group),), "/")
+        gid = _find_group(group)
+        return User(name, int(name), gid, (gid,), "/")
     gid = _find_group(group) if colon else found.pw_gid
     groups = (gid,) if colon else tuple(os.getgrouplist(found.pw_name, found.pw_gid))
     return User(found.pw_name, found.pw_uid, gid, groups, found.pw_dir)
@@ -41,6 +45,6 @@ def find_user(text: str) -> User:
 
 def _find_group(name: str) -> int:
     try:
-        return int(name) if name.isdecimal() and int(name) < 2**32 - 1 else grp.getgrnam(name).gr_gid
+        return int(name) if name.isdecimal() and int(name) < _NUMBERS_END else grp.getgrnam(name).gr_gid
     except KeyError:
         raise ValueError(f"user: there is no group {name!r} on this machine") from None

@@ -73,7 +73,9 @@ class Meters:
     def wait_s(self, name: str, rate: Rate, burst: int, *, now_s: float) -> float:
         """0 if one may pass now, and counts it; else for how many seconds none may."""
         interval_s = rate.per_s / rate.number
-        at_s = max(self._next.get(name, 0.0), now_s)
+        # what lies later than a whole burst is of a clock that was set back since
+        next_s = self._next[name] = min(self._next.get(name, 0.0), now_s + burst * interval_s)
+        at_s = max(next_s, now_s)
         ahead_s = at_s - now_s - interval_s * (burst - 1)
         if ahead_s > 1e-9:
             return ahead_s

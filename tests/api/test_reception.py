@@ -158,3 +158,11 @@ def test_meter_lets_a_burst_go_and_then_one_at_each_interval() -> None:
     assert meters.wait_s("t", rate, 3, now_s=100.1) == 0
     assert meters.wait_s("t", rate, 3, now_s=100.1) == pytest.approx(0.1)
     assert [meters.wait_s("t", rate, 3, now_s=200.0) == 0 for _ in range(4)] == [True, True, True, False]
+
+
+def test_meter_keeps_nobody_out_for_long_when_the_clock_was_set_back() -> None:
+    meters, rate = Meters(), Rate("10/s")
+    for _ in range(3):
+        meters.wait_s("t", rate, 3, now_s=7200.0)
+    assert meters.wait_s("t", rate, 3, now_s=3600.0) == pytest.approx(0.1)
+    assert meters.wait_s("t", rate, 3, now_s=3600.1) == 0

@@ -314,6 +314,8 @@ def test_config_reads_durations() -> None:
         (CommandConfig(argv=("true",), cwd="/no/such/place"), "no directory '/no/such/place'"),
         (CommandConfig(argv=("true",), user="nosuchuser"), "user: there is no user 'nosuchuser' on this machine"),
         (CommandConfig(argv=("true",), user="root:nosuchgroup"), "user: there is no group 'nosuchgroup'"),
+        (CommandConfig(argv=("true",), user="54321:4294967296"), "user: there is no group '4294967296'"),
+        (CommandConfig(argv=("true",), user="54321"), "user: there is no user '54321' on this machine"),
     ],
 )
 def test_check_says_what_is_missing(config: CommandConfig, message: str) -> None:
