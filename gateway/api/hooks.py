@@ -88,12 +88,15 @@ def _begin(call: Call, arrival: Arrival) -> Begun:
     trigger, request = arrival.trigger, arrival.request
     try:
         answer = trigger.verifier.handshake(request)
-        delivery = None if answer is not None else trigger.verifier.verify(request, arrival.at_s)
+        if answer is not None:
+            return _handshake(call, trigger, answer)
+        delivery = trigger.verifier.verify(request, arrival.at_s)
     except Rejected as error:
         raise _rejected(call, arrival, error.reason) from error
-    if delivery is None or delivery.answer is not None:
-        call.gateway.metrics.count_delivery(trigger.name, "handshake")
-        return _handshake((answer if delivery is None else delivery.answer) or HandshakeResponse())
+    if not isinstance(delivery, Delivery):  # acknowledged, it would be lost
+        raise TypeError(f"verifier {trigger.verifier.name!r} returned {type(delivery).__name__}, not a Delivery")
+    if delivery.answer is not None:
+        return _handshake(call, trigger, delivery.answer)
     if trigger.reception.limit is not None:
         _admit(call, trigger, trigger.reception.limit, now_s=arrival.at_s)
     try:
@@ -259,6 +262,7 @@ def _request(call: Call, body: bytes) -> WebhookRequest:
     )
 
 
-def _handshake(answer: HandshakeResponse) -> Reply:
+def _handshake(call: Call, trigger: Trigger, answer: HandshakeResponse) -> Reply:
+    call.gateway.metrics.count_delivery(trigger.name, "handshake")
     headers = tuple((key.lower().encode("latin-1"), value.encode("latin-1")) for key, value in answer.headers)
     return Reply(answer.status, answer.body, b"", headers)

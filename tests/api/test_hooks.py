@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.api import models
 from gateway.jobs import Record
+from plugins.github import GithubVerifier
 from tests.api.running import Running, running, settings_for
 from tests.servers import Server
 
@@ -160,3 +161,12 @@ async def test_signed_url_is_the_public_one_when_it_is_configured(
         monkeypatch.setattr(trigger.verifier, "verify", watch)
         await api.client.post("/hooks/github?a=%20b&c", content=BODY, headers={"Host": "evil.example"})
     assert seen == ["https://hooks.example/base/hooks/github?a=%20b&c"]
+
+
+async def test_delivery_is_not_acknowledged_when_its_verifier_forgets_to_say_what_it_is(
+    api: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(GithubVerifier, "verify", lambda self, request, now: None)
+        assert (await deliver(api)).status_code == 500
+    assert (await deliver(api)).json()["duplicate"] is False
