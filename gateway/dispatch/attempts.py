@@ -54,6 +54,8 @@ class Attempts:
 
     def __init__(self, runner: Runner, *, done: Callable[[Running, Settlement | None], None]) -> None:
         self.held: dict[str, Running] = {}
+        self._outdated: dict[tuple[str, str], Running] = {}
+        """Those that are over, whose outcomes are still to be refused: their jobs are held by a later attempt."""
         self._runner = runner
         self._done = done
         self._tasks: set[asyncio.Task[None]] = set()
@@ -79,8 +81,9 @@ class Attempts:
         now_s = loop.time()
         begun: list[Running] = []
         for claimed in jobs:
-            if claimed.job_id in self.held:
-                self.end(claimed.job_id, "lost")
+            older = self.held.get(claimed.job_id)
+            if older is not None and not self.end(claimed.job_id, "lost"):
+                self._outdated[claimed.job_id, older.claimed.token] = older
             running = Running(claimed, now_s, until_s)
             self.held[claimed.job_id] = running
             begun.append(running)
@@ -95,7 +98,7 @@ class Attempts:
         """The attempt is settled, or lost: its lease needs no more renewal. A later one of the same job is kept."""
         running = self.held.get(job_id)
         if running is None or running.claimed.token != token:
-            return None
+            return self._outdated.pop((job_id, token), None)
         del self.held[job_id]
         if not self.held:
             self._empty.set()

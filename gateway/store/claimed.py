@@ -39,7 +39,7 @@ def _claimed(job_id: bytes, moved: bytes, body: bytes, now_ms: int, partition: i
         key_and_rank[: key_and_rank.rindex("|")],
         previous_ms,
         created_ms,
-        now_ms - (ready_ms or created_ms),
+        max(0, now_ms - (ready_ms or created_ms)),  # a server that took over may have a clock behind the other's
         "s" in flags,
         rest,
         f"{attempt}:{nonce}",

@@ -59,6 +59,23 @@ async def test_newer_attempt_is_held_when_the_older_one_ends(
     await asyncio.wait_for(attempts.wait_empty(), 5)
 
 
+async def test_older_attempt_whose_outcome_is_not_written_yet_is_told_of_when_that_is_refused(
+    attempts: Attempts, ended: Ended, namespace: str, stage: Stage
+) -> None:
+    old, new = two_claims(namespace)
+    stage.go.set()
+    attempts.start([old], until_s=math.inf)
+    token, settlement = await asyncio.wait_for(ended.get(), 5)
+    assert (token, settlement is not None) == (old.token, True)
+    attempts.start([new], until_s=math.inf)
+    assert (await asyncio.wait_for(ended.get(), 5))[0] == new.token
+    refused = attempts.forget(old.job_id, old.token)
+    assert refused is not None
+    assert refused.claimed is old
+    assert attempts.forget(old.job_id, old.token) is None
+    assert attempts.held[new.job_id].claimed is new
+
+
 async def test_news_of_an_older_attempt_leave_the_newer_one_alone(
     attempts: Attempts, ended: Ended, namespace: str, stage: Stage
 ) -> None:

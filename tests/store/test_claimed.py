@@ -19,5 +19,10 @@ def test_claim_tells_the_facts_of_its_body_unless_others_hold_now() -> None:
     )
 
 
+def test_nothing_has_waited_for_less_than_no_time_when_the_clock_was_set_back() -> None:
+    job = [b"a", b"", b"k|t|default|9||5|100||a|7\n{}\n1"]
+    assert parse_claim([250, 0, 15, *job], partition=0, nonce="d.1")[2][0].waited_ms == 0
+
+
 def test_claim_of_nothing_is_no_jobs() -> None:
     assert parse_claim([-1, 0, 15], partition=0, nonce="d.1") == (-1, False, [])
