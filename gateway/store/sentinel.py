@@ -61,6 +61,7 @@ class Primary:
         self._ask_at_s = 0.0
         self._looking: asyncio.Task[None] | None = None
         self._next: asyncio.Task[bool] | None = None
+        self._confirms: set[asyncio.Task[bool]] = set()
         self._confirming = asyncio.Lock()
 
     async def locate(self) -> Address:
@@ -101,10 +102,12 @@ class Primary:
         """
         if self._next is None:
             self._next = asyncio.create_task(self._confirm())
+            self._confirms.add(self._next)
+            self._next.add_done_callback(self._confirms.discard)
         return await asyncio.shield(self._next)
 
     async def aclose(self) -> None:
-        under_way = [task for task in (self._looking, self._next) if task is not None]
+        under_way = [*self._confirms, *([self._looking] if self._looking is not None else [])]
         for task in under_way:
             task.cancel()
         if under_way:
