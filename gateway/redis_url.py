@@ -96,7 +96,7 @@ def parse_redis_url(text: str) -> RedisUrl:
     _check_options(options, (*own, "socket_keepalive", *(_TLS if scheme == "rediss" else ())))
     sentinel = dict(each for each in options if each[0] in _SENTINEL_OPTIONS)
     master, database = _master(path) if kind == "sentinel" else ("", _no_path(path))
-    return RedisUrl(
+    url = RedisUrl(
         kind="sentinel" if kind == "sentinel" else "cluster",
         text=text,
         addresses=addresses,
@@ -107,6 +107,8 @@ def parse_redis_url(text: str) -> RedisUrl:
         options=tuple(each for each in options if each[0] not in _SENTINEL_OPTIONS),
         sentinel_login=_login(sentinel.get("sentinel_username", ""), sentinel.get("sentinel_password", "")),
     )
+    _check_server(url.server_url(addresses[0]))
+    return url
 
 
 def _check_server(text: str) -> None:
@@ -148,7 +150,7 @@ def _address(text: str, at: int, default_port: int) -> Address:
     if found is None or not 0 < int(found[2] or default_port) < 65536:
         raise ValueError(
             f"its host {at} is not host:port; write them with commas between (one:6379,two:6379), a login once before "
-            "them all, with %40 for an @ in it"
+            f"them all; {_ESCAPES}"
         )
     return found[1], int(found[2] or default_port)
 

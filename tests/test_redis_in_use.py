@@ -34,7 +34,7 @@ def test_half_a_password_is_not_shown_when_it_was_not_escaped(password: str) -> 
 
 
 @pytest.mark.parametrize("password", ["s3/cret", "123/cret", "s3?cret", "123?cret", "s3#cret", "123#cret", "s3[cret"])
-@pytest.mark.parametrize("scheme", ["redis", "rediss"])
+@pytest.mark.parametrize("scheme", ["redis", "rediss", "redis+sentinel", "rediss+cluster"])
 def test_password_that_was_not_escaped_is_refused_and_not_shown(scheme: str, password: str) -> None:
     with pytest.raises(ValueError, match="%2F %3F %23") as caught:
         parse_redis_url(f"{scheme}://:{password}@redis.example:6379/0")

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 import typer
@@ -18,6 +17,7 @@ from gateway.cli.ports import check_ports_apart
 from gateway.cli.printing import print_facts, print_json, print_table, printable
 from gateway.cli.writing import beginning, named, sections, toml
 from gateway.errors import ConfigError
+from gateway.redis_url import parse_redis_url
 from gateway.registry import Registry, Target
 from gateway.registry.declared import with_declared
 from gateway.registry.discovery import make_importable
@@ -101,9 +101,11 @@ def _redis(settings: Settings) -> str:
     """Which Redis is meant, without its password."""
     if settings.redis_url is None:
         return "embedded"
-    parts = urlsplit(settings.redis_url.reveal())
-    user, at, hosts = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}:***@{hosts}" if at else hosts, query=""))
+    url = settings.redis_url.reveal()
+    scheme, _, rest = url.partition("://")
+    user, at, _ = rest.partition("?")[0].rpartition("@")
+    login = f"{user.partition(':')[0]}:***@" if at else ""
+    return f"{scheme}://{login}{parse_redis_url(url).shown}"
 
 
 def faults(settings: Settings) -> Iterator[ConfigError]:
