@@ -110,6 +110,11 @@ class Keyspace:
         return f"{self.prefix}replay:{replay_id}"
 
     @property
+    def conf(self) -> str:
+        """What is configured: schema, lanes, pauses."""
+        return f"{self.prefix}conf"
+
+    @property
     def events(self) -> str:
         """The stream of what happened to jobs while somebody followed."""
         return f"{self.prefix}events"

@@ -1,9 +1,11 @@
-"""Keeps a process's registry in step with the targets that are registered at run time."""
+"""Keeps a process's registry in step with the targets that are registered at run time, and what it registered itself in
+a Redis that lost it."""
 
 from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 
 import msgspec
 import orjson
@@ -22,17 +24,27 @@ POLL_S = (0.4, 0.8)
 """Between these, at random: how soon a change is seen here; 2 s are promised."""
 
 
+_LOST = (
+    "its jobs, API keys and whatever was registered over the API are gone; limits and schedules of the configuration "
+    "are registered again"
+)
+
+
 class Registrations:
     """What is registered in a store, made into targets of a registry; what cannot be used here is logged, and left out.
 
-    `known` is what the registry has now, by name.
+    `known` is what the registry has now, by name. `anew` is called when all was registered in an empty Redis again.
     """
 
-    def __init__(self, store: Store, registry: Registry, *, rng: random.Random) -> None:
+    def __init__(
+        self, store: Store, registry: Registry, *, rng: random.Random, anew: Callable[[], None] = lambda: None
+    ) -> None:
         self.known: dict[str, Registered] = {}
         self._store = store
         self._registry = registry
         self._rng = rng
+        self._anew = anew
+        self._looked_at = 0
         self._revision: bytes | None = None
         self._lock = asyncio.Lock()
 
@@ -40,12 +52,26 @@ class Registrations:
         """Looks for changes until cancelled; raises StoreMismatch."""
         while True:
             try:
+                await self.restore()
                 await self.refresh()
             except StoreMismatch:
                 raise
             except StoreError as error:
                 log.warning("registered targets not read", error=str(error))
             await asyncio.sleep(self._rng.uniform(*POLL_S))
+
+    async def restore(self) -> bool:
+        """Registers all of this process anew if a partition, the next one in turn, has lost it; whether it had.
+
+        Raises StoreError, StoreMismatch.
+        """
+        partition, self._looked_at = self._looked_at, (self._looked_at + 1) % self._store.partitions
+        if await self._store.is_registered(partition):
+            return False
+        await self._store.register()
+        self._anew()
+        log.error("Redis has lost its data", partition=partition, detail=_LOST)
+        return True
 
     async def refresh(self) -> bool:
         """Takes over what has changed since; whether anything has. Raises StoreError."""

@@ -275,6 +275,8 @@ end
 return function()
   local fault = read_args()
   if fault then return fault end
+  -- without what is registered here no limit would hold
+  if not conf[7] then return redis.error_reply('GWEMPTY claim: nothing is registered here') end
   begin_taking(lease_ms, n)
   begin_turns()
   last = call('HMGET', dk, 'nonce', 'ids', 'seen', 'idle')

@@ -24,7 +24,7 @@
 --   outbox        ZSET    ids of jobs that belong to other partitions, by when they are to be handed over in ms
 --   o:<id>        STRING  MessagePack: when it was submitted in ms, and the submit
 --   mark          STRING  when something was last to be durable, in ms
---   seq           STRING  rank sequence       stats, conf HASH counters; schema, lanes, pauses
+--   seq           STRING  rank sequence       stats, conf HASH counters; schema, lanes, pauses, epoch (register.lua)
 --   counted       SET     targets with counters of their own
 --   waiting       HASH    pending jobs by lane, and by lane:target
 --   states        HASH    scheduled, retrying and dead jobs by state:lane
@@ -86,7 +86,8 @@ local function begin(keys, arguments)
   now_us = time[1] * 1000000 + time[2]
   now_ms = floor(now_us / 1000)
   NOW = text(now_ms)
-  conf = call('HMGET', P .. 'conf', 'min_writer', 'lanes', 'lanes_paused', 'lane_caps', 'dead_most', 'followed_until')
+  conf = call('HMGET', P .. 'conf', 'min_writer', 'lanes', 'lanes_paused', 'lane_caps', 'dead_most', 'followed_until',
+    'epoch')
   if tonumber(conf[1] or 0) > SCHEMA then
     return redis.error_reply('GWSCHEMA the data needs a newer version of event-gateway than this one')
   end

@@ -73,6 +73,7 @@ GOOD: dict[str, list[Arg]] = {
     "delivery_record": [1000, "deliveries", "t", 3, "{}", "{}\n"],
     "leave": ["d"],
     "configure": [1, "", "10", "-", "low"],
+    "register": ["epoch"],
     "flow_control": ["t", "concurrency", 2],
     "lane_control": ["low", 1],
     "target_put": ["t", "{}", 10],

@@ -122,7 +122,8 @@ class Dispatcher:
         self._forwarders = {partition: Forwarder(store, partition, rng=rng) for partition in partitions}
         self._progress = Progress(self._workers)
         runner.report = self._progress.report
-        self._registrations = Registrations(store, registry, rng=rng)
+        self._scheduler = self._make_scheduler()
+        self._registrations = Registrations(store, registry, rng=rng, anew=self._scheduler.register_again)
         runner.refresh = self._registrations.refresh
         metrics.slots.set(settings.gateway.slots)
         metrics.active.set_function(lambda: self._attempts.active)
@@ -174,7 +175,7 @@ class Dispatcher:
                 on_posted=self._posted,
             ),
             carry_replays(self._store, idle_s=1.0, rng=self._rng),
-            self._scheduler().run(),
+            self._scheduler.run(),
             self._progress.run(),
             self._registrations.run(),
             self._beat(),
@@ -188,7 +189,7 @@ class Dispatcher:
             work.append(upkeep(worker, limits, every_s=1.0, rng=self._rng, removed=self._metrics.removed))
         return work
 
-    def _scheduler(self) -> Scheduler:
+    def _make_scheduler(self) -> Scheduler:
         registry, default_lane = self._registry, self._settings.lanes.default
 
         def fired(schedule: Schedule, job_id: str, lane: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -39,6 +39,11 @@ class Scheduler:
     facts_of: Callable[[Schedule], JobFacts]
     fired: Callable[[Schedule, str, str], None]
     rng: random.Random
+    _lost: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def register_again(self) -> None:
+        """Redis has lost what was registered: it is registered once more."""
+        self._lost.set()
 
     async def run(self) -> None:
         """Registers what is configured, then fires what is due, until cancelled; raises StoreMismatch."""
@@ -46,12 +51,19 @@ class Scheduler:
         log.info("scheduler started", schedules=len(self.configured))
         try:
             async with asyncio.TaskGroup() as group:
+                group.create_task(self._keep_registered())
                 for partition in range(self.store.partitions):
                     group.create_task(self._keep_firing(partition))
         except ExceptionGroup as failures:
             raise first_failure(failures) from failures
         finally:
             log.info("scheduler stopped")
+
+    async def _keep_registered(self) -> None:
+        while True:
+            await self._lost.wait()
+            self._lost.clear()
+            await self._register()
 
     async def _register(self) -> None:
         delay_s = _RETRY_S[0]

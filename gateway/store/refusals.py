@@ -42,7 +42,10 @@ _WORDS: dict[type[Exception], str] = {
 """The client library takes the word off an error's text where it has a class for it."""
 
 
-KINDS = (*(word.lower() for word in _UNAVAILABLE), "oom", "schema", "timeout", "connection", "cancelled", "script")
+KINDS = (
+    *(word.lower() for word in _UNAVAILABLE),
+    *("oom", "schema", "empty", "timeout", "connection", "cancelled", "script"),
+)
 """The closed set of what can be wrong."""
 
 
@@ -68,6 +71,8 @@ def kind_of(error: Exception) -> str:
         return word.lower()
     if "GWSCHEMA" in text:
         return "schema"
+    if "GWEMPTY" in text:
+        return "empty"
     if isinstance(error, (redis.TimeoutError, TimeoutError)):
         return "timeout"
     return "connection" if isinstance(error, (redis.ConnectionError, OSError)) else "script"
@@ -81,6 +86,8 @@ def store_error(error: Exception) -> StoreError:
         return StoreFull("Redis is at its memory limit; new work is accepted again when there is room")
     if "GWSCHEMA" in text:
         return StoreMismatch("the data in Redis needs a newer version of event-gateway; upgrade this process")
+    if "GWEMPTY" in text:
+        return StoreUnavailable("Redis has lost its data: no job is run until limits are registered there again")
     if word in _UNAVAILABLE:
         return StoreUnavailable(f"Redis {_UNAVAILABLE[word]} ({word})")
     if isinstance(error, (redis.ConnectionError, redis.TimeoutError, OSError)):

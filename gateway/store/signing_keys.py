@@ -30,10 +30,11 @@ class SigningKeys:
         return tuple(key for key, until_s in self._known if until_s > now_s)
 
     async def read(self) -> None:
-        """Takes over what stands in Redis; raises StoreError."""
-        conf = f"{self._control.prefix}conf"
-        wanted = self._client.hmget(conf, "signing_key", "signing_keys_old")
+        """Takes over what stands in Redis, and keeps what is known where nothing does; raises StoreError."""
+        wanted = self._client.hmget(self._control.conf, "signing_key", "signing_keys_old")
         present, old = await answered(cast("Any", wanted))
+        if not present:
+            return
         pairs = (old or b"").decode().split()
         older = [(Secret(key), int(until) / 1000) for until, key in zip(pairs[::2], pairs[1::2], strict=True)]
-        self._known = ((Secret((present or b"").decode()), math.inf), *older)
+        self._known = ((Secret(present.decode()), math.inf), *older)

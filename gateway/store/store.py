@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from gateway.errors import NotFound, StoreError, StoreMismatch, StoreUnavailable, WrongState
 from gateway.jobs import Submission, Submitted
@@ -22,6 +22,7 @@ from gateway.store.fitness import Remark, examine
 from gateway.store.inspection import Inspection, read_inspection
 from gateway.store.places import Places
 from gateway.store.records import Found, parse_lookup
+from gateway.store.refusals import answered
 from gateway.store.scripts import Arg, run
 from gateway.store.signing_keys import MOST_OLD_KEYS, SigningKeys
 from gateway.store.submits import Submits
@@ -53,6 +54,7 @@ class Store:
         self._rules = ("", "")
         self._notices: tuple[str, str, int] | None = None
         self._expects_notices = False
+        self._epochs: list[bytes] = []
         self.remarks: list[Remark] = []
 
     @classmethod
@@ -103,8 +105,17 @@ class Store:
         self.remarks = await examine(
             self.client, durability=submits.durability, replicas=submits.replicas, now_s=self._clock()
         )
+        await self.register()
+
+    async def register(self) -> None:
+        """Registers lanes, rules and limits, and keeps our signing key if there is none: then claims take jobs.
+
+        Raises StoreMismatch where the data is of another schema or partition count.
+        """
+        present = self.signing_keys
+        candidate = present[0] if present else SigningKey.generate()
         # the control partition first: where the data does not fit, no other one is touched
-        await self._configure(self.keyspaces[0], SigningKey.generate().reveal())
+        await self._configure(self.keyspaces[0], candidate.reveal())
         await each_of(self.keyspaces[1:], lambda keyspace: self._configure(keyspace, ""))
         await self.read_signing_keys()
         if self._expects_notices:
@@ -114,6 +125,14 @@ class Store:
             await self.everywhere("notices", [target, lane, most, place])
         for target, fields in self._places.flows():
             await self.control_flow(target, fields)
+        self._epochs = await self.everywhere("register", [secrets.token_hex(8)])
+
+    async def is_registered(self, partition: int) -> bool:
+        """Whether a partition's data is what this process registered in, if it has yet. Raises StoreError."""
+        if not self._epochs:
+            return True
+        epoch = self.client.hget(self.keyspaces[partition].conf, "epoch")
+        return bool(await answered(cast("Any", epoch)) == self._epochs[partition])
 
     async def _configure(self, keyspace: Keyspace, candidate: str) -> None:
         args: list[Arg] = [self.partitions, candidate, *self._rules, *self.lanes]

@@ -75,7 +75,8 @@ class Driver:
         """How many dead jobs of a target are kept (0: all), and how many pending ones each lane takes in."""
         caps = ",".join(f"{lane}={cap}" for lane, cap in lane_caps.items()) or "-"
         self.model.dead_most, self.model.lane_caps = dead_most, dict(lane_caps)
-        _, self.snapshot = self.engine.run("configure", [1, "", dead_most, caps, *self.model.lanes])
+        self.engine.run("configure", [1, "", dead_most, caps, *self.model.lanes])
+        _, self.snapshot = self.engine.run("register", ["epoch"])
 
     def advance(self, us: int) -> None:
         """Time passes."""

@@ -1,0 +1,11 @@
+-- Notes that all that a process knows of is registered in this partition, so that claims take jobs from it, and gives its
+-- data a name: another one later says that what was here is gone.
+--
+-- KEYS  1 prefix
+-- ARGV  1 the name, if there is none yet
+-- Returns  the name
+if #ARGV ~= 1 or ARGV[1] == '' then return redis.error_reply('ERR register: epoch') end
+-- gone since configure ran: so are the limits that were written after it
+if not conf[1] then return redis.error_reply('GWEMPTY the data was lost while limits were being registered') end
+call('HSETNX', P .. 'conf', 'epoch', ARGV[1])
+return call('HGET', P .. 'conf', 'epoch')
