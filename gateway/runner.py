@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -53,7 +52,8 @@ class Runner:
     async def run(
         self, claimed: Claimed, cancelled: asyncio.Event, *, deadline: Callable[[float], None] | None = None
     ) -> Settlement:
-        """How the attempt ended. CancelledError passes: who cancels decides whether that is a release or an end.
+        """How the attempt ended. CancelledError passes: who cancels decides whether that is a release or an end, and
+        `strayed` makes the settlement where nobody did. GeneratorExit passes too: it may be the coroutine's own end.
 
         The attempt's time is kept here, unless `deadline` is given: it is told the loop's time at which the caller
         must cancel, and `timed_out` makes the settlement then. One sweep over many attempts costs less than a timer
@@ -84,14 +84,25 @@ class Runner:
             return _settle(claimed, "dead", reason="fatal", error=encode_error("egress_denied", str(failure)))
         except Exception as failure:  # one job's failure must not be everyone's
             return self._failed(claimed, target, options, failure)
+        except (asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException as failure:  # what ends a process must not do so from within a job
+            return self._failed(claimed, target, options, _stray(failure, target))
 
     def timed_out(self, claimed: Claimed) -> Settlement:
         """The outcome of an attempt that was cancelled at its deadline."""
+        return self._failed_late(claimed, lambda target: _out_of_time())
+
+    def strayed(self, claimed: Claimed, error: BaseException) -> Settlement:
+        """The outcome of an attempt that `run` let go with an error which nobody had asked for."""
+        return self._failed_late(claimed, lambda target: _stray(error, target))
+
+    def _failed_late(self, claimed: Claimed, failure: Callable[[Target], Exception]) -> Settlement:
         try:
             target = self.registry.target(claimed.target)
         except NotFound as error:  # removed meanwhile
             return self._without_target(claimed, error)
-        return self._failed(claimed, target, unpack_body(claimed.body)[0], _out_of_time())
+        return self._failed(claimed, target, unpack_body(claimed.body)[0], failure(target))
 
     def _without_target(self, claimed: Claimed, error: NotFound) -> Settlement:
         mend = f"this dispatcher read {self.registry.source} when it started: if the target is newer, restart it"
@@ -163,8 +174,11 @@ class Runner:
     def _parked(self, claimed: Claimed, target: Target, options: Options, deferred: Deferred, token: str) -> Settlement:
         if not token:
             raise Fatal("nobody has a token to end this with: its executor has no defers = True", type="config")
+        within_s = deferred.within_s
+        if not isinstance(within_s, (int, float)) or not 0 <= within_s <= MAX_S:
+            raise Fatal(f"Deferred.within_s is no number of seconds up to {MAX_S:.0f}", type="config")
         retry_ms = self._delay_ms(claimed, _policy(options, target), _out_of_time())
-        return _settle(claimed, "parked", delay_ms=max(1, round(deferred.within_s * 1000)), reason=str(retry_ms))
+        return _settle(claimed, "parked", delay_ms=max(1, round(within_s * 1000)), reason=str(retry_ms))
 
     def _failed(self, claimed: Claimed, target: Target, options: Options, failure: Exception) -> Settlement:
         error = error_of(failure)
@@ -185,12 +199,26 @@ class Runner:
         return max(1, round(delay_s * 1000))
 
 
+def _code_of(target: Target) -> str:
+    return target.executor.code_name(target.config) or f"the target {target.name}"
+
+
+def _stray(error: BaseException, target: Target) -> Retry:
+    """A failed attempt, for what would otherwise end the process or pass for somebody's cancellation."""
+    kind = type(error).__name__
+    try:
+        args = ", ".join(map(repr, error.args))
+    except Exception:  # a value's own code
+        args = "…"
+    return Retry(f"{_code_of(target)} raised {kind}({args})", type=kind.lower())
+
+
 def _result(target: Target, result: object) -> str:
     """The result's JSON; Fatal if it has none, since the work is done, and would only be done again."""
     if not isinstance(result, Result):
         who, what = type(target.executor).__name__, type(result).__name__
         raise Fatal(f"{who}.execute returned {what}, not a Result; return Result(value)", type="result")
-    return result_of(result.value, target.executor.code_name(target.config) or f"the target {target.name}")
+    return result_of(result.value, _code_of(target))
 
 
 def _completion_token(claimed: Claimed, target: Target, keys: tuple[SigningKey, ...]) -> str:
@@ -208,9 +236,9 @@ def _policy(options: Options, target: Target) -> RetryPolicy:
 
 def _floor_s(after: object) -> float:
     """What a failure wants at least, in seconds, capped; 0 where a job's own code gave no number."""
-    if not isinstance(after, (int, float)) or math.isnan(after):
+    if not isinstance(after, (int, float)) or after != after:  # not a number
         return 0.0
-    return float(min(after, MAX_S))
+    return float(max(0, min(after, MAX_S)))  # before it is a float: no integer is too large
 
 
 def _out_of_time() -> Retry:

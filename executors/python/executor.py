@@ -89,7 +89,7 @@ class PythonExecutor(Executor[PythonConfig]):
                 value = await function.call(payload)
             else:
                 value = await self._in_thread(function, (payload,))
-        except (Exception, GeneratorExit):
+        except (Exception, GeneratorExit):  # the second may be this coroutine's own end
             raise
         except asyncio.CancelledError as exc:
             if _cancelled_from_outside():

@@ -110,6 +110,9 @@ class Worker:
         self._writing.flush()
 
 
+_LONGEST_S = 1e12
+"""More than any job is put off: an integer may be too large for a number of the messages."""
+
 _FIELDS = orjson.OPT_NON_STR_KEYS
 
 
@@ -136,7 +139,7 @@ def _raised(exc: BaseException, *, left: bool) -> Raised:
         type,
         message,
         orjson.dumps(told).decode(),
-        float(after) if isinstance(after, (int, float)) else None,
+        float(min(after, _LONGEST_S)) if isinstance(after, (int, float)) and after == after and after > 0 else None,
         left,
     )
 

@@ -173,20 +173,36 @@ class Attempts:
             self._tasks.add(loop.create_task(self._run_all((running,)), context=context.copy()))
 
     async def _run(self, running: Running) -> None:
-        claimed = running.claimed
         settlement: Settlement | None = None
         try:
             if running.asked or perf_counter() > running.until_s:
-                raise asyncio.CancelledError
-            settlement = await self._runner.run(claimed, running.cancelled, deadline=running.set_deadline)
-        except asyncio.CancelledError:
-            if running.end == "timeout":
-                settlement = self._runner.timed_out(claimed)
-            elif running.end != "lost":
-                settlement = Settlement(claimed.job_id, claimed.token, running.end)
+                settlement = self._ended(running)
+            else:
+                settlement = await self._runner.run(running.claimed, running.cancelled, deadline=running.set_deadline)
+        except (asyncio.CancelledError, GeneratorExit) as error:
+            if running.asked:
+                settlement = self._ended(running)
+            elif _in(running.task):  # else the coroutine is closed with its loop
+                settlement = self._runner.strayed(running.claimed, error)
         finally:
             running.task, running.over = None, True
             self._active -= 1
             if self._active == 0:
                 self._idle.set()
             self._done(running, settlement)
+
+    def _ended(self, running: Running) -> Settlement | None:
+        """The outcome of an attempt that was ended from here, as `end` says; none where another dispatcher has it."""
+        if running.end == "timeout":
+            return self._runner.timed_out(running.claimed)
+        if running.end == "lost":
+            return None
+        return Settlement(running.claimed.job_id, running.claimed.token, running.end)
+
+
+def _in(task: asyncio.Task[None] | None) -> bool:
+    """Whether this is a step of the task."""
+    try:
+        return asyncio.current_task() is task
+    except RuntimeError:  # no loop runs
+        return False

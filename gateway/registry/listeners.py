@@ -35,7 +35,7 @@ class Listeners:
         for call in self._job_event:
             try:
                 call(event=event)
-            except Exception as exc:
+            except BaseException as exc:  # nothing is awaited here, so that it is the hook's own
                 self._failed(call, exc, job_id=event.job_id, target=event.target)
 
     def retry_delay(self, job: Job, failure: BaseException) -> float | None:
@@ -43,14 +43,14 @@ class Listeners:
         for call in self._retry_delay:
             try:
                 delay = _seconds(call(job=job, failure=failure))
-            except Exception as exc:
+            except BaseException as exc:  # likewise
                 self._failed(call, exc, job_id=job.job_id, target=job.target)
                 continue
             if delay is not None:
                 return delay
         return None
 
-    def _failed(self, call: Call, exc: Exception, *, job_id: str, target: str) -> None:
+    def _failed(self, call: Call, exc: BaseException, *, job_id: str, target: str) -> None:
         """Counts, and logs the 1st, 2nd, 4th, 8th …: a hook that always fails must not fill the disk."""
         self.failures[call.plugin] += 1
         count = self.failures[call.plugin]

@@ -35,6 +35,8 @@ CALLS = (
     "block",
     "fail",
     "fail_oddly",
+    "end_itself",
+    "end_in_thread",
     "result",
     "large",
     "power",

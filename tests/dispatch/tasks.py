@@ -114,6 +114,27 @@ ODD_FAILURES: dict[str, Any] = {
 }
 
 
+ENDS: dict[str, BaseException] = {
+    "SystemExit": SystemExit(3),
+    "GeneratorExit": GeneratorExit(),
+    "CancelledError": asyncio.CancelledError(),
+}
+
+
+async def end_itself(payload: str) -> None:
+    """Raises what ends tasks and processes, or cancels the task that it runs in."""
+    if payload == "cancel":
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+    raise ENDS[payload]
+
+
+def end_in_thread(payload: str) -> None:
+    raise ENDS[payload]
+
+
 def fail_oddly(payload: str) -> None:
     raise ODD_FAILURES[payload]
 
