@@ -58,7 +58,7 @@ def read_seconds(text: str | None, default_s: float) -> float:
     if text is None:
         return default_s
     try:
-        return float(parse_duration(float(text) if text.replace(".", "", 1).isdigit() else text))
+        return float(parse_duration(float(text) if text.isascii() and text.replace(".", "", 1).isdigit() else text))
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
 

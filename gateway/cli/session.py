@@ -20,7 +20,7 @@ from gateway.cli.naming import mended
 from gateway.cli.printing import print_bytes, print_json
 from gateway.cli.wording import worded
 from gateway.client import AsyncGateway
-from gateway.client.call import Call, Listing
+from gateway.client.call import Call, Listing, NotAName
 from gateway.errors import NotFound, RequestError
 
 T = TypeVar("T")
@@ -108,7 +108,7 @@ class Session:
         try:
             gateway = AsyncGateway(self.url, key=self.api_key, retries=_RETRIES)
         except ValueError as error:
-            raise typer.BadParameter(str(error), param_hint="--url") from error
+            raise typer.BadParameter(str(error), param_hint="--url or --api-key") from error
         async with gateway:
             yield gateway
 
@@ -131,6 +131,10 @@ def speaks(work: Callable[Concatenate[Session, P], None]) -> Callable[..., None]
             raise mended(error, session.run) from error
         except RequestError as error:
             raise worded(error, typed) from error
+        except NotAName as error:
+            raise typer.BadParameter(str(error)) from error
+        except UnicodeEncodeError as error:  # the shell hands bytes on as they are
+            raise typer.BadParameter("an argument is not UTF-8 text") from error
 
     parameters = [*own, *ours]
     command.__name__, command.__doc__, command.__module__ = work.__name__, work.__doc__, work.__module__

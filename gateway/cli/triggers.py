@@ -174,6 +174,8 @@ def _send(url: str, request: WebhookRequest) -> httpx.Response:
     headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in request.headers]
     try:
         return httpx.post(url, content=request.body, headers=headers, timeout=SEND_S, trust_env=False)
+    except httpx.InvalidURL as exc:
+        raise typer.BadParameter(f"{url!r} is no URL of a gateway", param_hint="--to") from exc
     except httpx.TransportError as exc:
         raise StoreUnavailable(f"no gateway answers at {url}: start one, or name it with --to") from exc
 
@@ -196,6 +198,6 @@ def _here(settings: Settings) -> str:
 
 def _header(text: str) -> tuple[str, str]:
     name, sign, value = text.partition(":")
-    if not sign:
+    if not sign or not name.strip().isascii() or not all(letter <= "\xff" for letter in value):
         raise typer.BadParameter(f"{text!r} is no header; write 'name: value'", param_hint="--header")
     return name.strip().lower(), value.strip()

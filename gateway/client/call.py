@@ -17,6 +17,10 @@ Repeat = Literal["safe", "unsent"]
 """Whether a call may be repeated when its answer is lost: `unsent` only where it cannot have reached a gateway."""
 
 
+class NotAName(ValueError):
+    """What was given for a name or an id can be none."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Generic[T]):
     """One request; `read` makes a value of the answer's bytes, `hold_s` is how long the gateway may hold it back."""
@@ -66,8 +70,8 @@ def nothing(body: bytes) -> None:
 
 
 def path(*segments: str) -> str:
-    """A path of these segments, each a whole one whatever is in it; ValueError for one that cannot be."""
+    """A path of these segments, each a whole one whatever is in it; NotAName for one that cannot be."""
     for segment in segments:
         if segment in ("", ".", ".."):
-            raise ValueError(f"{segment!r} is no name and no id")
+            raise NotAName(f"{segment!r} is no name and no id")
     return "".join(f"/{quote(segment, safe='')}" for segment in segments)

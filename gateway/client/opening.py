@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 import uuid
 from typing import Any, TypedDict
@@ -18,6 +19,7 @@ TIMEOUT_S = 10.0
 RETRIES = 4
 PAGE = 100
 _CONNECT_S = 5.0
+_VISIBLE = re.compile(r"[!-~]+", re.ASCII)
 _KEEP_S = 2.0
 """Well under the 5 s after which a gateway drops an idle connection: one that it drops as we send costs a retry."""
 
@@ -45,14 +47,21 @@ class RequestOptions(TypedDict):
 
 
 def connection_options(url: str, key: str | None, timeout_s: float) -> ConnectionOptions:
-    """ValueError for a URL that is none. Redirects are not followed: the key would go along."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    """ValueError for a URL that is none, or a key that cannot be sent. Redirects are not followed: the key would go
+    along."""
+    if key and _VISIBLE.fullmatch(key) is None:  # the library would say so too, and show it
+        raise ValueError("the API key has a space, a line break or another character that no key has")
+    try:
+        parts, base_url = urlsplit(url), httpx.URL(url)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except (ValueError, httpx.InvalidURL):
+        known = False
+    if not known:
         raise ValueError(f"{url!r} is no URL of a gateway; write https://gateway.example or {DEFAULT_URL}")
     if parts.query or parts.fragment or "@" in parts.netloc:
         raise ValueError("a gateway's URL has no query, fragment or password; give the API key as `key`")
     return ConnectionOptions(
-        base_url=httpx.URL(url),
+        base_url=base_url,
         headers={"Authorization": f"Bearer {key}"} if key else {},
         timeout=httpx.Timeout(timeout_s, connect=min(_CONNECT_S, timeout_s)),
         limits=httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=_KEEP_S),

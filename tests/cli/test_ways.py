@@ -40,7 +40,27 @@ def test_gateway_that_is_not_there_is_69_and_what_is_none_is_1(bare: Shell) -> N
     began_s = time.monotonic()
     assert f"no gateway answers at {url}/stats" in bare.refused("stats", "--url", url, code=os.EX_UNAVAILABLE)
     assert time.monotonic() - began_s < 20
-    assert "is no URL of a gateway" in bare.refused("stats", "--url", "127.0.0.1:8080", code=2)
+    for wrong in ("127.0.0.1:8080", "http://127.0.0.1:99999", "http://[::1"):
+        assert "is no URL of a gateway" in unboxed(bare.refused("stats", "--url", wrong, code=2))
+
+
+def unboxed(said: str) -> str:
+    """What stands in the box that wrong usage is told in, on one line."""
+    return " ".join(said.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("end", ["\n", " ", "\u00e9"])
+def test_key_that_cannot_be_sent_is_refused_and_not_shown(bare: Shell, end: str) -> None:
+    said = bare.refused("stats", "--url", "http://127.0.0.1:1", "--api-key", f"gwk_a_hush{end}", code=2)
+    assert "character that no key has" in unboxed(said)
+    assert "hush" not in said
+
+
+def test_what_is_no_name_and_no_text_is_refused(bare: Shell) -> None:
+    url = ("--url", "http://127.0.0.1:1")
+    assert "'' is no name and no id" in unboxed(bare.refused("jobs", "get", "", *url, code=2))
+    assert "not UTF-8 text" in unboxed(bare.refused("jobs", "get", "\udcff", *url, code=2))
+    assert "not a duration" in unboxed(bare.refused("jobs", "wait", "x", "--timeout", "\u00b2", *url, code=2))
 
 
 def test_folder_without_redis_is_78_and_says_what_to_do(bare: Shell) -> None:
