@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 from opentelemetry.trace import SpanKind
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
@@ -43,8 +44,7 @@ class CallOuts(Collector):
         yield from self._durations.collect()
 
 
-@dataclass(slots=True)
-class CountedClient:
+class CountedClient(msgspec.Struct):
     """Implements `HttpClient` by another one."""
 
     http: HttpClient

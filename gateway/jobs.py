@@ -139,8 +139,7 @@ class Submitted(msgspec.Struct, frozen=True, array_like=True):
     status: str
 
 
-@dataclass(slots=True)
-class Claimed:
+class Claimed(msgspec.Struct, gc=False):
     """A job that this process holds under a lease, until it settles with `token` or the lease is lost.
 
     `waited_ms` is how long it was ready before it was claimed; `body` as `pack_body` made it; `token` (`attempt:nonce`)

@@ -60,9 +60,12 @@ class Runner:
         each.
         """
         try:
-            target = await self._target(claimed.target)
-        except NotFound as error:
-            return self._without_target(claimed, error)
+            target = self.registry.target(claimed.target)
+        except NotFound:
+            try:
+                target = await self._lately_registered(claimed.target)
+            except NotFound as error:
+                return self._without_target(claimed, error)
         options = _NO_OPTIONS
         try:
             options, payload = unpack_body(claimed.body)
@@ -74,7 +77,7 @@ class Runner:
                 result = await target.executor.execute(attempt)
             if isinstance(result, Deferred):
                 return self._parked(claimed, target, options, result, attempt.completion_token)
-            return _settle(claimed, "succeeded", result=_result(target, result))
+            return Settlement(claimed.job_id, claimed.token, "succeeded", 0, "", _result(target, result))
         except Fatal as failure:
             gone = failure.gone and not claimed.target.startswith(BUILT_IN)
             return _settle(claimed, "dead", reason=GONE if gone else "fatal", error=error_of(failure))
@@ -108,17 +111,13 @@ class Runner:
         mend = f"this dispatcher read {self.registry.source} when it started: if the target is newer, restart it"
         return _settle(claimed, "dead", reason="no_target", error=encode_error("no_target", f"{error}; {mend}"))
 
-    async def _target(self, name: str) -> Target:
-        """The target, also one that was registered so lately that this process has not heard of it."""
-        try:
-            return self.registry.target(name)
-        except NotFound:
-            if self.refresh is None:
-                raise
-        try:
-            await self.refresh()
-        except StoreError as error:
-            log.warning("registered targets not read", error=str(error))
+    async def _lately_registered(self, name: str) -> Target:
+        """A target that this process has not heard of so far; raises NotFound."""
+        if self.refresh is not None:
+            try:
+                await self.refresh()
+            except StoreError as error:
+                log.warning("registered targets not read", error=str(error))
         return self.registry.target(name)
 
     async def _in_time(self, target: Target, attempt: Attempt[Any]) -> Result | Deferred:
@@ -168,7 +167,10 @@ class Runner:
             cancelled=cancelled,
             report=partial(self.report, claimed),
             signing_keys=keys,
-            completion_token=_completion_token(claimed, target, keys),
+            # what whoever goes on with it elsewhere ends it with
+            completion_token=completion_token(keys[0], claimed.job_id, claimed.token)
+            if keys and target.executor.defers
+            else "",
         )
 
     def _parked(self, claimed: Claimed, target: Target, options: Options, deferred: Deferred, token: str) -> Settlement:
@@ -218,12 +220,7 @@ def _result(target: Target, result: object) -> str:
     if not isinstance(result, Result):
         who, what = type(target.executor).__name__, type(result).__name__
         raise Fatal(f"{who}.execute returned {what}, not a Result; return Result(value)", type="result")
-    return result_of(result.value, _code_of(target))
-
-
-def _completion_token(claimed: Claimed, target: Target, keys: tuple[SigningKey, ...]) -> str:
-    """What whoever goes on with the attempt elsewhere ends it with; empty where there is nobody, or no key."""
-    return completion_token(keys[0], claimed.job_id, claimed.token) if keys and target.executor.defers else ""
+    return "" if result.value is None else result_of(result.value, _code_of(target))
 
 
 def _policy(options: Options, target: Target) -> RetryPolicy:

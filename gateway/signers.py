@@ -16,6 +16,22 @@ def signing_keys(own: GatewaySettings, store: Store) -> tuple[SigningKey, ...]:
     return _parsed(kept, own.previous_signing_keys)
 
 
+class Signers:
+    """The same for who asks at every attempt: looked up anew only where they have changed."""
+
+    def __init__(self, own: GatewaySettings, store: Store) -> None:
+        self._own = own
+        self._store = store
+        self._kept: tuple[Secret, ...] | None = None
+        self._keys: tuple[SigningKey, ...] = ()
+
+    def __call__(self) -> tuple[SigningKey, ...]:
+        kept = self._store.signing_keys
+        if kept is not self._kept:
+            self._kept, self._keys = kept, signing_keys(self._own, self._store)
+        return self._keys
+
+
 @lru_cache(maxsize=64)
 def _parsed(kept: tuple[Secret, ...], previous: tuple[Secret, ...]) -> tuple[SigningKey, ...]:
     return tuple(SigningKey.parse(text) for key in (*kept, *previous) if (text := key.reveal()))

@@ -24,7 +24,7 @@ from gateway.opening import make_store
 from gateway.registry import Registry
 from gateway.runner import Runner
 from gateway.settings import Settings
-from gateway.signers import signing_keys
+from gateway.signers import Signers
 from gateway.store import Store
 from gateway.tracing import open_tracing
 from gateway.tracing.attempts import AttemptSpans
@@ -85,7 +85,7 @@ async def _run(settings: Settings, store: Store, registry: Registry, *, stop: St
         runner = Runner(
             registry,
             http,
-            signing_keys=lambda: signing_keys(gateway, store),
+            signing_keys=Signers(gateway, store),
             callouts=CallOuts(tracing),
             traces=AttemptSpans(tracing) if tracing is not None else None,
         )

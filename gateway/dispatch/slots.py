@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import islice
 
 
 class Turn:
@@ -63,8 +62,7 @@ class Slots:
         """Returns slots, reserved for nothing or done with."""
         self.free += n
         if self._line and self.free > 0:
-            present = (turn for turn in list(self._line) if not turn.away)
-            for turn in islice(present, self.free):
+            for turn in [turn for turn in self._line if not turn.away][: self.free]:
                 turn.tell()
 
     def leave(self, turn: Turn) -> None:

@@ -22,12 +22,22 @@ class SigningKeys:
         self._control = control
         self._clock = clock
         self._known: tuple[tuple[Secret, float], ...] = ()
+        self._present: tuple[Secret, ...] = ()
+        self._present_until_s = math.inf
 
     @property
     def present(self) -> tuple[Secret, ...]:
-        """Those that sign now, the newest first; none before they were read."""
+        """Those that sign now, the newest first; none before they were read. One and the same tuple until they change,
+        since every attempt asks."""
+        if self._clock() >= self._present_until_s:
+            self._choose()
+        return self._present
+
+    def _choose(self) -> None:
         now_s = self._clock()
-        return tuple(key for key, until_s in self._known if until_s > now_s)
+        signing = [(key, until_s) for key, until_s in self._known if until_s > now_s]
+        self._present = tuple(key for key, _ in signing)
+        self._present_until_s = min((until_s for _, until_s in signing), default=math.inf)
 
     async def read(self) -> None:
         """Takes over what stands in Redis, and keeps what is known where nothing does; raises StoreError."""
@@ -38,3 +48,4 @@ class SigningKeys:
         pairs = (old or b"").decode().split()
         older = [(Secret(key), int(until) / 1000) for until, key in zip(pairs[::2], pairs[1::2], strict=True)]
         self._known = ((Secret(present.decode()), math.inf), *older)
+        self._choose()

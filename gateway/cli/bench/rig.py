@@ -26,7 +26,7 @@ from gateway.limits import Limits, Rate
 from gateway.registry import Registry
 from gateway.runner import Runner
 from gateway.settings import GatewaySettings, Settings, TargetSettings
-from gateway.signers import signing_keys
+from gateway.signers import Signers
 from gateway.store import Store
 from gateway.store.connection import connect
 from gateway.store.embedded import EmbeddedValkey
@@ -140,7 +140,7 @@ async def dispatcher(
                 http,
                 callouts=CallOuts(watching.tracing),
                 traces=AttemptSpans(watching.tracing) if watching.tracing is not None else None,
-                signing_keys=lambda: signing_keys(settings.gateway, store),
+                signing_keys=Signers(settings.gateway, store),
             ),
             redis_url=url,
             metrics=watching.metrics,
