@@ -78,6 +78,12 @@ local function count_attempt(t, b, id, failed, error)
   if b.good + b.bad >= t.breaker and b.bad * 100 >= b.breaker_ratio * (b.good + b.bad) then trip(t, b, id, error) end
 end
 
+-- Does what becomes of an attempt matter to the target's breaker?
+local function is_judged(target)
+  local t = target_node(target)
+  return t and t.breaker > 0
+end
+
 -- An attempt of this target's job has ended well or has failed. True if a failure is not to be spent.
 local function judge(target, id, failed, error)
   local t = target_node(target)

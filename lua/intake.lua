@@ -30,7 +30,7 @@ local function terms_of(lane, target, priority, delay, run_at, expires, max_atte
     .. '|' .. text(max_attempts) .. '|' .. NOW .. '|' .. (run_at and text(run_at) or '') .. '|'
   return { lane = lane, target = target, delay = delay, room = room(lane), ranks = (100 - priority) * SPAN,
     keyless = c .. x .. facts .. '|', keyed = c .. 'k' .. x .. facts, due = now_us + delay * 1000, n = 0,
-    list = false } -- of the lane, once there is one
+    list = false, lists = false } -- where its jobs come to wait, once that is known: the lane's, or by key
 end
 
 -- Where jobs under these terms and with this key come to wait.
@@ -44,7 +44,12 @@ local function list_for(terms, key)
     arriving[place] = list
     if k then queue_changed(k, terms.lane) end
   end
-  if not k then terms.list = list end
+  if not k then
+    terms.list = list
+  else
+    terms.lists = terms.lists or {}
+    terms.lists[key] = list
+  end
   return list
 end
 
@@ -65,7 +70,7 @@ local function accept(seq, id, name, terms, key, body)
     return 'scheduled'
   end
   terms.room.left = terms.room.left - 1
-  local list = terms.list or list_for(terms, key)
+  local list = terms.list or terms.lists and terms.lists[key] or list_for(terms, key)
   local n = list.n
   list[n + 1], list[n + 2], list.n = rank, id, n + 2
   return 'pending'
@@ -84,7 +89,7 @@ local function place_accepted()
     else
       waiting(terms.lane, terms.target, terms.n)
     end
-    terms.n, terms.list, woken = 0, false, true
+    terms.n, terms.list, terms.lists, woken = 0, false, false, true
   end
   arriving, arriving_due, bodies, bodies_n, used = {}, {}, {}, 0, {}
 end

@@ -148,15 +148,15 @@ local function spend(t, k)
   touch_key(k)
 end
 
--- A running job of this target and key ends or is given back. `hold`: the key waits for this id's retry.
-local function unspend(target, key, hold)
+-- A running job of this target and key ends or is given back, or `n` do. `hold`: the key waits for this id's retry.
+local function unspend(target, key, hold, n)
   local t = target_node(target)
   if not t then return end
-  t.running = math.max(0, t.running - 1)
+  t.running = math.max(0, t.running - (n or 1))
   touch_target(t)
   if key == '' then return end
   local k = key_node(t, key)
-  k.running = math.max(0, k.running - 1)
+  k.running = math.max(0, k.running - (n or 1))
   if hold then k.held = hold end
   touch_key(k)
 end

@@ -84,7 +84,7 @@ local function read_alike(line)
   local token, target, lane = match(line, '^running|([^|]*)|%d+|%d*|%d*|%d*||([^|]*)|([^|]*)|$')
   local key = ''
   if not token then token, target, lane, key = match(line, '^running|([^|]*)|%d+|%d*|%d*|%d*|k|([^|]*)|([^|]*)|=(.*)$') end
-  local it = token and { token = token, target = target, lane = lane, key = key, flow = target_node(target),
+  local it = token and { token = token, target = target, lane = lane, key = key, judged = is_judged(target),
     over = 'succeeded' .. sub(line, 8), n = 0 } or false
   alikes[line] = it
   return it
@@ -94,10 +94,7 @@ end
 local function succeed(id, it)
   write_line(id, it.over)
   it.n = it.n + 1
-  if it.flow then
-    judge(it.target, id, false, '')
-    unspend(it.target, it.key)
-  end
+  if it.judged then judge(it.target, id, false, '') end
   end_well(id)
   if followed then tell('succeeded', id, it.lane, it.target, match(it.token, '^%d+'), '') end
   answer(id, 'succeeded')
@@ -132,7 +129,10 @@ end
 
 local function flush_alikes()
   for _, it in pairs(alikes) do
-    if it and it.n > 0 then bump('succeeded', it.lane, it.target, it.n) end
+    if it and it.n > 0 then
+      bump('succeeded', it.lane, it.target, it.n)
+      unspend(it.target, it.key, nil, it.n)
+    end
   end
   for first = 1, #results, CHUNK do call('MSET', unpack(results, first, math.min(first + CHUNK - 1, #results))) end
 end

@@ -48,25 +48,34 @@ local function next_key(t, lane, ring)
   return call('ZRANGE', P .. 'heads:' .. lane .. ':' .. t.name, 0, 0)[1]
 end
 
--- How many more jobs of a target may start in this claim.
-local function allowance(t)
-  local most = goal - taken_n
-  local concurrency = concurrency_of(t)
-  if concurrency > 0 then most = math.min(most, concurrency - t.running) end
-  if t.interval > 0 then
-    most = math.min(most, floor((now_us - math.max(t.tat, now_us) + (t.burst - 1) * t.interval) / t.interval) + 1)
+-- How many more jobs of a node that is not blocked may start, at most so many.
+local function left_of(node, most, concurrency, interval, burst, quota)
+  if concurrency > 0 then most = math.min(most, concurrency - node.running) end
+  if interval > 0 then
+    most = math.min(most, floor((now_us - math.max(node.tat, now_us) + (burst - 1) * interval) / interval) + 1)
   end
-  if t.quota > 0 then most = math.min(most, t.quota - t.used) end
+  if quota > 0 then most = math.min(most, quota - node.used) end
   return math.max(1, most)
 end
 
--- A run of a target's jobs without a key, while none of its keys waits: those of rank up to `limit`.
-local function serve_keyless(t, lane, limit)
-  local k = key_node(t, '')
+-- How many more jobs of a target may start in this claim.
+local function allowance(t)
+  return left_of(t, goal - taken_n, concurrency_of(t), t.interval, t.burst, t.quota)
+end
+
+-- A run of the jobs of one key, or of those without one, while no other key of its target waits: those of rank up to
+-- `limit`.
+local function serve_alone(t, lane, name, limit)
+  local k = key_node(t, name)
   local queue = queue_of(lane, k)
-  local found = call('ZRANGE', queue, '-inf', limit, 'BYSCORE', 'LIMIT', 0, allowance(t))
+  -- looked at again, since limits of keys may have changed, or a quota's window begun, after it came into the ring
+  local blocked, most = key_blocked(k), allowance(t)
+  if not k.keyless then
+    most = left_of(k, most, t.ordered == 1 and 1 or t.key_concurrency, t.key_interval, t.key_burst, t.key_quota)
+  end
+  local found = blocked and {} or call('ZRANGE', queue, '-inf', limit, 'BYSCORE', 'LIMIT', 0, most)
   read_jobs(found)
-  local out = 0
+  local before, out = taken_n, 0
   for i = 1, #found do
     budget = budget - 1
     local verdict = take(found[i], lane, k)
@@ -75,9 +84,13 @@ local function serve_keyless(t, lane, limit)
       break
     end
     out = i
-    if budget <= 0 then break end
+    if budget <= 0 or news then break end
   end
   if out > 0 then call('ZPOPMIN', queue, out) end
+  if taken_n > before and not k.keyless then
+    -- and is placed anew, since its next turn comes after those of the keys that wait by then
+    call('ZREM', P .. 'ring:' .. lane .. ':' .. t.name, k.name)
+  end
   queue_changed(k, lane)
   settle_key(k)
 end
@@ -215,8 +228,8 @@ local function serve_target(t, lane, limit)
   if passed_over[t.name] or target_blocked(t) then return nil end
   local ring = call('ZRANGE', P .. 'ring:' .. lane .. ':' .. t.name, 0, 1)
   if #ring == 0 then return nil end
-  if ring[1] == '' and #ring == 1 then
-    serve_keyless(t, lane, limit)
+  if #ring == 1 then
+    serve_alone(t, lane, ring[1], limit)
   elseif limit == '+inf' and t.earlier == 0 then
     serve_ring(t, lane)
   else

@@ -36,8 +36,13 @@ MUTATIONS = (
     ),
     Mutation(
         "ring: a job with a key leaves its key's count as it is",
-        "    unspend(it.target, it.key)\n",
-        "    unspend(it.target, '')\n",
+        "unspend(it.target, it.key, nil, it.n)",
+        "unspend(it.target, '', nil, it.n)",
+    ),
+    Mutation(
+        "ring: a key that is alone takes more than it may",
+        "    most = left_of(k, most, t.ordered == 1 and 1 or t.key_concurrency, t.key_interval, t.key_burst, t.key_quota)\n",
+        "",
     ),
     Mutation(
         "begin: where jobs stood in an earlier call is taken for where they stand",
@@ -134,12 +139,12 @@ MUTATIONS = (
     ),
     Mutation(
         "unspend: the target's running count stays",
-        "t.running = math.max(0, t.running - 1)",
+        "t.running = math.max(0, t.running - (n or 1))",
         "",
     ),
     Mutation(
         "unspend: the key's running count stays",
-        "k.running = math.max(0, k.running - 1)",
+        "k.running = math.max(0, k.running - (n or 1))",
         "",
     ),
     Mutation(
