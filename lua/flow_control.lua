@@ -29,6 +29,14 @@ for i = 2, #ARGV, 2 do
   keys_change = keys_change or ARGV[i] == 'key_concurrency' or ARGV[i] == 'ordered'
 end
 local t = target_node(target)
+-- From when its keys have limits they have records.
+local keyed = t.ordered == 1 or t.key_concurrency > 0 or t.key_interval > 0 or t.key_quota > 0
+local counted = new
+if new == 1 and not keyed or t.bare == 1 and keyed then
+  if new == 0 then keys_change, counted = true, 1 end
+  t.bare = 2 - new
+  call('HSET', key, 'bare', t.bare)
+end
 -- the timer speaks of the old rate: target_blocked() arms the right one
 if t.timer > 0 then
   call('ZREM', P .. 'due', '~' .. target)
@@ -42,9 +50,9 @@ local function look_at(id)
   local job = load(id)
   if not job or job.target ~= target then return end
   t.running = t.running + new
-  if job.key == '' then return end
+  if job.key == '' or t.bare == 1 then return end
   local k = key_node(t, job.key)
-  k.running = k.running + new
+  k.running = k.running + counted
   touch_key(k)
 end
 -- Jobs of it that wait already go into its flows as claims meet them, since they may be many; suspects at once.

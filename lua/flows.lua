@@ -16,7 +16,8 @@
 -- Whatever unblocks a node (a settle, a timer, resume, another limit) evaluates it whole, so no wake-up can be lost.
 
 local changed_queues -- key node -> set of lanes
-at_begin(function() changed_queues = {} end)
+local added -- while the places of many keys are made right: by ZSET, what is to go in
+at_begin(function() changed_queues, added = {}, nil end)
 
 local function queue_changed(node, lane)
   local lanes_of = changed_queues[node.path]
@@ -90,11 +91,22 @@ local function unmake_ready(id, lane, target, key)
   end
 end
 
+local function add(place, score, member)
+  if not added then
+    call('ZADD', place, score, member)
+    return
+  end
+  local list = added[place]
+  if not list then list = {}; added[place] = list end
+  list[#list + 1] = score
+  list[#list + 1] = member
+end
+
 -- Keeps the index of queues that are not empty. Most queues stay as they are, and cost nothing: a key's record says in
--- which lanes it has jobs, and the jobs without a key, which are never blocked, are in the ring if there are any.
+-- which lanes it has jobs, and those that are never blocked are in the ring if there are any.
 local function list_queue(k, lane, listed, filled)
   if filled and not listed then
-    call('ZADD', P .. 'flows:' .. lane, 0, k.path)
+    add(P .. 'flows:' .. lane, 0, k.path)
   elseif listed and not filled then
     call('ZREM', P .. 'flows:' .. lane, k.path)
   end
@@ -107,23 +119,25 @@ local function place_key(k, lane, blocked)
   local ring, heads = P .. 'ring:' .. path, P .. 'heads:' .. path
   local head = call('ZRANGE', queue_of(lane, k), 0, 0, 'WITHSCORES')
   local listed = has_lane(k, lane)
-  if head[1] then add_lane_to(k, lane) else drop_lane_from(k, lane) end
+  if not k.free then
+    if head[1] then add_lane_to(k, lane) else drop_lane_from(k, lane) end
+  end
   if blocked or not head[1] then
     call('ZREM', ring, k.name)
     local was_head = call('ZREM', heads, k.name) == 1
-    list_queue(k, lane, listed or k.keyless and was_head, head[1])
+    list_queue(k, lane, listed or k.free and was_head, head[1])
     return
   end
   local class = class_of(head[2])
   local now_at = call('ZSCORE', ring, k.name)
-  list_queue(k, lane, listed or k.keyless and now_at, true)
+  list_queue(k, lane, listed or k.free and now_at, true)
   if not now_at or class_of(now_at) ~= class then
     -- new, or its head is of another class now: at the back of that class
     t.turn = t.turn + 1
     touch_target(t)
-    call('ZADD', ring, class * SPAN + t.turn, k.name)
+    add(ring, class * SPAN + t.turn, k.name)
   end
-  call('ZADD', heads, head[2], k.name)
+  add(heads, head[2], k.name)
 end
 
 -- Makes the first rule true for a key whose queue or state changed; its lanes are noted for the second.
@@ -166,11 +180,13 @@ end
 
 -- Makes the two rules true again for every node that was touched, keys first.
 local function restore()
+  added = {}
   for _, k in pairs(touched_keys) do
     settle_key(k)
-    if not k.keyless then write_key(k) end
+    if not k.free then write_key(k) end
   end
-  touched_keys = {}
+  for place, list in pairs(added) do call_many('ZADD', place, list) end
+  touched_keys, added = {}, nil
   for _, t in pairs(touched_targets) do restore_target(t) end
   touched_targets = {}
 end

@@ -4,13 +4,17 @@
 --   ft:<target>        HASH  limits and state of the target     fk:<target>:<key>  HASH  state of one key
 --   due                ZSET  holds the timers `~<target>` and `~<target>:<key>` of nodes out of tokens
 --
+-- Most keys are never blocked: those of a target that has had no limits of keys since it has flows (`bare` 1) are told from
+-- their queues alone, and have no record. Once it has some (2) the keys have records like any other's, but for those that
+-- only wait since before; `lanes` of these is what their queues say. In 0, and without the field, all have had records.
+--
 -- A key is blocked while it is held (an `ordered` retry), at its concurrency, or out of tokens; a target while it is
 -- paused or disabled, its breaker is open, it is at its concurrency, or out of tokens.
 
 local TIMER_MOST = 10000000 -- us: a timer looks again at least this often, so that a changed limit is seen
 local TARGET_STATE = { 'running', 'tat', 'timer', 'turn', 'used', 'window_at', 'blocked', 'lanes', 'earlier' }
 local TARGET_LIMITS = { 'concurrency', 'interval', 'burst', 'quota', 'window', 'key_concurrency', 'key_interval',
-  'key_burst', 'key_quota', 'key_window', 'ordered', 'paused', 'open_until', 'breaker' }
+  'key_burst', 'key_quota', 'key_window', 'ordered', 'paused', 'open_until', 'breaker', 'bare' }
 local KEY_STATE = { 'running', 'tat', 'timer', 'used', 'window_at', 'blocked', 'lanes', 'held' }
 local TEXTS = { lanes = true, held = true }
 
@@ -64,17 +68,33 @@ local function target_node(name)
   return node
 end
 
+-- A key that may be blocked, by its record.
+local function read_key(target, key, path)
+  local node = { name = key, target = target, path = path }
+  local values = read_hash(P .. 'fk:' .. path)
+  read_fields(node, KEY_STATE, values or NONE)
+  node.stored = values and true or false
+  node.expiring = node.running == 0 and node.held == '' and node.lanes == '' and node.timer == 0
+  remember(node, KEY_STATE)
+  if target.key_interval > 0 then node.tat = math.min(node.tat, now_us + target.key_burst * target.key_interval) end
+  for i = 1, not values and target.bare == 2 and #LANES or 0 do
+    if call('EXISTS', P .. 'flow:' .. LANES[i] .. ':' .. path) == 1 then
+      node.lanes = (node.lanes == '' and ',' or node.lanes) .. LANES[i] .. ','
+    end
+  end
+  return node
+end
+
+-- The node of a key. One that is `free` is never blocked, and has no record.
 local function key_node(target, key)
   local path = target.name .. ':' .. key
   local node = key_nodes[path]
   if node == nil then
-    node = { name = key, target = target, path = path, keyless = key == '' }
-    local values = key ~= '' and read_hash(P .. 'fk:' .. path)
-    read_fields(node, KEY_STATE, values or NONE)
-    node.stored = values and true or false
-    node.expiring = node.running == 0 and node.held == '' and node.lanes == '' and node.timer == 0
-    remember(node, KEY_STATE)
-    if target.key_interval > 0 then node.tat = math.min(node.tat, now_us + target.key_burst * target.key_interval) end
+    if key == '' or target.bare == 1 then
+      node = { name = key, target = target, path = path, keyless = key == '', free = true, blocked = 0, lanes = '' }
+    else
+      node = read_key(target, key, path)
+    end
     key_nodes[path] = node
   end
   return node
@@ -123,7 +143,7 @@ local function target_blocked(t)
 end
 
 local function key_blocked(k)
-  if k.keyless then return false end
+  if k.free then return false end
   local t = k.target
   if k.held ~= '' or k.timer > 0 then return true end
   local concurrency = t.ordered == 1 and 1 or t.key_concurrency
@@ -141,7 +161,7 @@ local function spend(t, k)
   t.used = t.used + (t.quota > 0 and 1 or 0)
   if t.interval > 0 then t.tat = math.max(t.tat, now_us) + t.interval end
   touch_target(t)
-  if k.keyless then return end
+  if k.free then return end
   k.running = k.running + 1
   k.used = k.used + (t.key_quota > 0 and 1 or 0)
   if t.key_interval > 0 then k.tat = math.max(k.tat, now_us) + t.key_interval end
@@ -154,7 +174,7 @@ local function unspend(target, key, hold, n)
   if not t then return end
   t.running = math.max(0, t.running - (n or 1))
   touch_target(t)
-  if key == '' then return end
+  if key == '' or t.bare == 1 then return end
   local k = key_node(t, key)
   k.running = math.max(0, k.running - (n or 1))
   if hold then k.held = hold end
@@ -164,7 +184,7 @@ end
 -- A job that its key waits for will not come back as a retry: the key goes on.
 local function unhold(target, key, id)
   local t = key ~= '' and target_node(target)
-  if not t then return end
+  if not t or t.bare == 1 then return end
   local k = key_node(t, key)
   if k.held == id then
     k.held = ''

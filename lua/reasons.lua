@@ -17,7 +17,7 @@ end
 -- Why no job of a key may start now: what its target waits for, else `key`; nil if one may.
 local function key_waits_on(t, k)
   local reason = target_waits_on(t)
-  if reason or k.keyless then return reason end
+  if reason or k.free then return reason end
   local concurrency = t.ordered == 1 and 1 or t.key_concurrency
   if k.held ~= '' or short_of(k, concurrency, t.key_interval, t.key_burst, t.key_quota, t.key_window) then return 'key' end
 end

@@ -88,7 +88,7 @@ local function check_turn(k, lane, blocked)
     found('queue_listed_wrong', k.path, lane)
     if mend then list_queue(k, lane, listed, filled) end
   end
-  if not k.keyless and (has_lane(k, lane) and true or false) ~= filled then
+  if not k.free and (has_lane(k, lane) and true or false) ~= filled then
     found('lanes_wrong', k.path, lane)
     if filled then add_lane_to(k, lane) else drop_lane_from(k, lane) end
   end
@@ -105,7 +105,7 @@ end
 
 local function check_key(k)
   local blocked = false
-  if not k.keyless then
+  if not k.free then
     if k.held ~= '' then check_held(k) end
     local concurrency = t.ordered == 1 and 1 or t.key_concurrency
     blocked = check_node(k, k.path, running_of[k.name] or 0, concurrency, k.held ~= '')

@@ -81,10 +81,9 @@ end
 -- What jobs have in common that were claimed together, by the line that tells it: the token, target, lane and key, and
 -- the line of those that have succeeded; false for another line.
 local function read_alike(line)
-  local token, target, lane = match(line, '^running|([^|]*)|%d+|%d*|%d*|%d*||([^|]*)|([^|]*)|$')
-  local key = ''
-  if not token then token, target, lane, key = match(line, '^running|([^|]*)|%d+|%d*|%d*|%d*|k|([^|]*)|([^|]*)|=(.*)$') end
-  local it = token and { token = token, target = target, lane = lane, key = key, judged = is_judged(target),
+  local token, flags, target, lane, mark, key = match(line, '^running|([^|]*)|%d+|%d*|%d*|%d*|(k?)|([^|]*)|([^|]*)|(=?)(.*)$')
+  local is_short = token and (flags == 'k' and mark == '=' or flags == '' and mark .. key == '')
+  local it = is_short and { token = token, target = target, lane = lane, key = key, judged = is_judged(target),
     over = 'succeeded' .. sub(line, 8), n = 0 } or false
   alikes[line] = it
   return it

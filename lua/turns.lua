@@ -70,7 +70,7 @@ local function serve_alone(t, lane, name, limit)
   local queue = queue_of(lane, k)
   -- looked at again, since limits of keys may have changed, or a quota's window begun, after it came into the ring
   local blocked, most = key_blocked(k), allowance(t)
-  if not k.keyless then
+  if not k.free then
     most = left_of(k, most, t.ordered == 1 and 1 or t.key_concurrency, t.key_interval, t.key_burst, t.key_quota)
   end
   local found = blocked and {} or call('ZRANGE', queue, '-inf', limit, 'BYSCORE', 'LIMIT', 0, most)
@@ -155,7 +155,7 @@ local function read_ring(t, lane, names, most)
 end
 
 -- Where a key that was served stands in the ring from now on; false where it has no more that may run. `ring` has
--- queues by turn, all of them if it is `whole`.
+-- queues by turn from its `next` on, all of them if it is `whole`.
 local function place_served(t, q, ring, whole)
   if q.at > #q.ids and not q.whole then read_queue(q, q.size) end
   local rank = q.ranks[q.at]
@@ -163,7 +163,7 @@ local function place_served(t, q, ring, whole)
   t.turn = t.turn + 1
   local turn = class_of(rank) * SPAN + t.turn
   local at = #ring + 1
-  while at > 1 and ring[at - 1].turn > turn do at = at - 1 end
+  while at > ring.next and ring[at - 1].turn > turn do at = at - 1 end
   if whole or at <= #ring then table.insert(ring, at, q) end
   q.turn, q.turned = turn, true
   return true
@@ -173,11 +173,15 @@ end
 local function end_ring(t, lane, served)
   local path = lane .. ':' .. t.name
   local ring, heads = {}, {}
+  local queues, names, paths = {}, {}, {} -- those of keys that have no more jobs
   for i = 1, #served do
     local q = served[i]
-    call_many('ZREM', q.key, q.gone)
-    touch_key(q.k)
-    if q.ready then
+    local over = not news and q.k.free and q.whole and q.at > #q.ids
+    if not over then call_many('ZREM', q.key, q.gone) end
+    if not q.k.free then touch_key(q.k) end
+    if over then
+      queues[#queues + 1], names[#names + 1], paths[#paths + 1] = q.key, q.k.name, q.k.path
+    elseif q.ready then
       ring[#ring + 1], ring[#ring + 2] = q.turn, q.k.name
       heads[#heads + 1], heads[#heads + 2] = q.ranks[q.at], q.k.name
     else
@@ -189,6 +193,10 @@ local function end_ring(t, lane, served)
   end
   call_many('ZADD', P .. 'ring:' .. path, ring)
   call_many('ZADD', P .. 'heads:' .. path, heads)
+  for first = 1, #queues, CHUNK do call('UNLINK', unpack(queues, first, math.min(first + CHUNK - 1, #queues))) end
+  call_many('ZREM', P .. 'ring:' .. path, names)
+  call_many('ZREM', P .. 'heads:' .. path, names)
+  call_many('ZREM', P .. 'flows:' .. lane, paths)
   lane_changed(t, lane)
 end
 
@@ -201,9 +209,11 @@ local function serve_ring(t, lane)
   for i = 1, #found, 2 do names[#names + 1] = found[i] end
   local ring, served = read_ring(t, lane, names, most), {}
   for i = 1, #ring do ring[i].turn = tonumber(found[2 * i]) end
-  while ring[1] and taken_n < goal and budget > 0 and not news and not target_blocked(t) do
+  ring.next = 1
+  while ring[ring.next] and taken_n < goal and budget > 0 and not news and not target_blocked(t) do
     budget = budget - 1
-    local q = table.remove(ring, 1)
+    local q = ring[ring.next]
+    ring.next = ring.next + 1
     if not q.served then served[#served + 1], q.served = q, true end
     -- looked at again, since limits of keys may have changed, or a quota's window begun, after it came into the ring
     local id = not key_blocked(q.k) and q.ids[q.at]

@@ -54,15 +54,17 @@ def settle_args(settlements: Sequence[Settlement]) -> list[Arg]:
     """Outcomes as the settle script takes them: jobs that succeeded without a result by token and ids alone."""
     runs: list[list[str]] = []
     others: list[Settlement] = []
+    last: list[str] = []
     token = ""
     for each in settlements:
         if each.outcome != "succeeded" or each.result:
             others.append(each)
         elif each.token == token:
-            runs[-1].append(each.job_id)
+            last += (each.job_id,)
         else:
             token = each.token
-            runs.append([token, each.job_id])
+            last = [token, each.job_id]
+            runs.append(last)
     return [msgspec.msgpack.encode(runs), msgspec.msgpack.encode(others)]
 
 

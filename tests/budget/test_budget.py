@@ -78,6 +78,8 @@ async def test_scripts_take_no_more_commands_than_they_may(store: Store) -> None
     within("scripts", "one_flow_in_batches_of_100", await live(store, "flow", batch=100, jobs=JOBS))
     keys = [f"key-{n}" for n in range(10)]
     within("scripts", "ten_keys_in_batches_of_100", await live(store, "flow", batch=100, jobs=JOBS, keys=keys))
+    keys = [f"key-{n}" for n in range(JOBS)]
+    within("scripts", "thousand_keys_in_batches_of_100", await live(store, "flow", batch=100, jobs=JOBS, keys=keys))
 
 
 async def test_dispatcher_costs_no_more_than_it_may(server: Server, store: Store) -> None:

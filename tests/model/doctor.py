@@ -21,6 +21,8 @@ def examine(driver: Driver) -> None:
     ]
     for target in driver.model.targets:
         keys = {name.split(":")[2] for name in snapshot.hashes if name.startswith(f"fk:{target}:")}
+        queues = [name.split(":", 3) for name in snapshot.zsets if name.startswith("flow:")]
+        keys |= {key for _, _, of_target, key in queues if of_target == target and key}
         calls += [["repair_flows", str(MOST), target, "", *keys], ["repair_flows", str(MOST), target]]
     calls += [["repair_lane", str(MOST), lane] for lane in driver.model.lanes]
     for name, *args in calls:

@@ -49,6 +49,10 @@ def _check_keys(
     for key in names - {""}:
         path = f"{target.name}:{key}"
         node, record = target.key(key), snapshot.hash(f"fk:{path}")
+        if target.bare == 1:
+            if record:
+                raise Broken(f"fk:{path} is of a key that is never blocked: {record}")
+            continue
         lanes = {lane for lane, other in queues if other == key}
         late = None if target.keys_changed_us is None else target.keys_changed_us + LOOK_AGAIN_US
         _take_over(model, node, record, target.pace("key_"), path, changed=late is not None)
@@ -59,6 +63,8 @@ def _check_keys(
             _has_tokens(model, path, node.free_at(target.pace("key_"), model.now_us))
         if node.held or target.key_full(key) or node.timer:
             blocked.add(key)
+        if target.bare == 2 and not record and not (node.running or node.held or node.timer):
+            continue  # it only waits, since before
         _check_key_record(snapshot, f"fk:{path}", record, lanes, key in blocked)
         _check_expiry(model, snapshot, target, key, lanes, prefix)
         if node.held:
@@ -131,6 +137,8 @@ def _check_target(
     model: Model, snapshot: Snapshot, target: Target, queues: Queues, blocked_keys: set[str], timers: dict[str, int]
 ) -> None:
     record = snapshot.hash(f"ft:{target.name}")
+    if int(record.get("bare", 0)) != target.bare:
+        raise Broken(f"{target.name} has keys of sort {record.get('bare')}, not {target.bare}")
     node = target.node
     _check_breaker(snapshot, target, record)
     _take_over(model, node, record, target.pace(), target.name, changed=False)

@@ -10,6 +10,9 @@ LOOK_AGAIN_US = 10_000_000
 """A timer looks again at least this often, so a limit changed behind its back is seen by then."""
 
 
+KEY_LIMITS = ("key_concurrency", "key_interval", "key_quota", "ordered")
+
+
 @dataclass(frozen=True, slots=True)
 class Pace:
     """One node's limits; 0: none. Interval and window in us."""
@@ -71,6 +74,8 @@ class Target:
     breaker: Breaker = field(default_factory=Breaker)
     keys_changed_us: int | None = None
     """When limits of its keys were last changed: keys see it within LOOK_AGAIN_US."""
+    bare: int = 0
+    """1: its keys never had limits, and have no records; 2: nor did they when it came to have flows."""
 
     def pace(self, prefix: str = "") -> Pace:
         get = self.fields.get

@@ -26,8 +26,8 @@ class Mutation:
 MUTATIONS = (
     Mutation(
         "ring: a key that was served goes on at once",
-        "while at > 1 and ring[at - 1].turn > turn do",
-        "while at > 1 do",
+        "while at > ring.next and ring[at - 1].turn > turn do",
+        "while at > ring.next do",
     ),
     Mutation(
         "ring: a run goes beyond what its target may",
@@ -41,8 +41,19 @@ MUTATIONS = (
     ),
     Mutation(
         "ring: a key that is alone takes more than it may",
-        "    most = left_of(k, most, t.ordered == 1 and 1 or t.key_concurrency, t.key_interval, t.key_burst, t.key_quota)\n",
+        "    most = left_of(k, most, t.ordered == 1 and 1 or t.key_concurrency, t.key_interval, t.key_burst, "
+        "t.key_quota)\n",
         "",
+    ),
+    Mutation(
+        "keys: what runs of a key when its target gains limits of keys is not counted",
+        "  k.running = k.running + counted\n",
+        "  k.running = k.running + new\n",
+    ),
+    Mutation(
+        "keys: where a key waits when its target gains limits of keys is not seen",
+        "  for i = 1, not values and target.bare == 2 and #LANES or 0 do\n",
+        "  for i = 1, 0 do\n",
     ),
     Mutation(
         "begin: where jobs stood in an earlier call is taken for where they stand",

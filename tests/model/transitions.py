@@ -9,7 +9,7 @@ from gateway.jobs import Settlement, Submission, pack_body
 from gateway.store.submitter import event_codes
 from tests.model.breaker import Breaker
 from tests.model.jobs import Job
-from tests.model.limits import Target
+from tests.model.limits import KEY_LIMITS, Target
 from tests.model.model import Model
 
 REASONS = ("exhausted", "fatal", "no_target")
@@ -233,6 +233,8 @@ def control(model: Model, name: str, fields: Mapping[str, int]) -> int:
                 target.node.running += 1
                 target.key(job.key).running += 1 if job.key else 0
     target.fields.update(fields)
+    keyed = any(target.fields.get(field) for field in KEY_LIMITS)
+    target.bare = 1 if new and not keyed else 2 if target.bare == 1 and keyed else target.bare
     if fields.get("open_until") == 0:
         target.breaker = Breaker()
     if any(field.startswith("key_") or field == "ordered" for field in fields):
