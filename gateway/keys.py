@@ -146,6 +146,14 @@ class Keyspace:
         """Targets registered at run time, by name; in the control partition only."""
         return f"{self.prefix}targets"
 
+    def target_limits(self, target: str) -> str:
+        """A target's limits, and how they stand."""
+        return f"{self.prefix}ft:{target}"
+
+    def target_breaker(self, target: str) -> str:
+        """A target's breaker, and how it stands."""
+        return f"{self.prefix}fb:{target}"
+
     @property
     def apikeys(self) -> str:
         """API keys by id; in the control partition (0) only."""

@@ -101,11 +101,19 @@ class Store:
 
         What else is to be said of the servers is in `remarks` then.
         """
+        await self._examine()
+        await self.register()
+
+    async def check(self) -> None:
+        """As `configure`, which raises the same; registers no limits, and makes no key."""
+        await self._examine()
+        await each_of(self.keyspaces, lambda keyspace: self._configure(keyspace, ""))
+
+    async def _examine(self) -> None:
         submits = self._submits
         self.remarks = await examine(
             self.client, durability=submits.durability, replicas=submits.replicas, now_s=self._clock()
         )
-        await self.register()
 
     async def register(self) -> None:
         """Registers lanes, rules and limits, and keeps our signing key if there is none: then claims take jobs.
@@ -177,6 +185,10 @@ class Store:
             args += (name, value)
         keyspaces = [self.keyspaces[partition] for partition in self._places.of_flow(target)]
         await each_of(keyspaces, lambda keyspace: self._run("flow_control", keyspace, args))
+
+    def limit_partitions(self, target: str) -> Sequence[int]:
+        """Those that count the limits of a target with flows."""
+        return self._places.of_flow(target)
 
     def has_flow(self, target: str, fields: Mapping[str, int]) -> bool:
         """Whether a target's flow was last registered here with just these limits."""

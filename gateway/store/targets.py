@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import msgspec
 
+from gateway.keys import Keyspace
+from gateway.store.asking import each_of
+from gateway.store.refusals import answered
 from gateway.store.store import Store
 
 
@@ -41,6 +45,20 @@ async def pause_target(store: Store, target: str, *, paused: bool) -> None:
 async def enable_target(store: Store, target: str) -> None:
     """Lets a target's jobs go on that is paused or disabled, and closes its breaker. Raises StoreError."""
     await store.everywhere("flow_control", [target, "paused", 0, "open_until", 0])
+
+
+async def registered_limits(store: Store, target: str) -> list[dict[str, int]]:
+    """What is registered of the limits of a target with flows (`gateway.limits.flow_fields`), by each partition that
+    counts them; what else is kept there is left out, and what is not there too. Raises StoreError."""
+    spaces = [store.keyspaces[partition] for partition in store.limit_partitions(target)]
+    return await each_of(spaces, lambda space: _limits(store, space, target))
+
+
+async def _limits(store: Store, space: Keyspace, target: str) -> dict[str, int]:
+    found: dict[bytes, bytes] = {}
+    for key in (space.target_limits(target), space.target_breaker(target)):
+        found |= await answered(cast("Any", store.client.hgetall(key)))
+    return {name.decode(): int(value) for name, value in found.items() if value.isdigit()}
 
 
 def _merge(parts: Sequence[tuple[bool, int, bool, str, dict[str, int], int]]) -> TargetState:

@@ -16,8 +16,11 @@ import pytest
 from gateway.cli.doctor import CHECKS, examine
 from gateway.cli.doctor.finding import Finding, Patient
 from gateway.cli.doctor.timing import check_clock
+from gateway.dispatch.schedules import register
 from gateway.opening import make_store
+from gateway.registry import Registry
 from gateway.settings import load
+from gateway.store import Store
 from tests.faults.toxics import ToxicProxy
 from tests.proxy import Proxy
 from tests.servers import Server
@@ -177,6 +180,34 @@ async def test_paused_lane_is_found(server: Server, tmp_path: Path) -> None:
     await store.aclose()
     found = await findings(tmp_path, server.url)
     assert ("dispatchers", "warning", "the lane low is paused: gateway lanes resume low") in found
+
+
+LIMITED = f"{TARGET}limit = {{ concurrency = 3 }}\n"
+SCHEDULE = '[schedules.tick]\ncron = "@daily"\ntarget = "resize"\n'
+
+
+async def test_limit_that_redis_has_otherwise_is_found_and_left_so(server: Server, tmp_path: Path) -> None:
+    assert only_ok(await findings(tmp_path, server.url, text=LIMITED), "registered")  # nothing has been registered
+    store = await Store.open(server.url, flows={"resize": {"concurrency": 5}})
+    await store.aclose()
+    for _ in range(2):
+        found = await findings(tmp_path, server.url, text=LIMITED)
+        assert "resize are not those in Redis" in only(found, "registered", "warning")
+
+
+async def test_schedule_that_redis_has_otherwise_or_not_is_found(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "gateway.toml").write_text(LIMITED + SCHEDULE)
+    registry = Registry.build(load({"GATEWAY_REDIS_URL": server.url}, tmp_path))
+    store = await Store.open(server.url, flows=registry.flows, lanes=("critical", "default", "low"))
+    try:
+        found = await findings(tmp_path, server.url, text=LIMITED + SCHEDULE)
+        assert "the schedules tick are" in only(found, "registered", "warning")
+        await register(store, registry.schedules)
+        assert only_ok(await findings(tmp_path, server.url, text=LIMITED + SCHEDULE), "registered")
+        other = SCHEDULE.replace("@daily", "@hourly")
+        assert "tick" in only(await findings(tmp_path, server.url, text=LIMITED + other), "registered", "warning")
+    finally:
+        await store.aclose()
 
 
 async def test_check_that_fails_does_not_keep_the_others_back(server: Server, tmp_path: Path) -> None:

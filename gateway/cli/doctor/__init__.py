@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict
 from typing import Annotated
 
-import msgspec
 import typer
 
 from gateway.cli.doctor.configuration import check_configuration, look_at_configuration
 from gateway.cli.doctor.data import check_data
 from gateway.cli.doctor.finding import Finding, Patient
 from gateway.cli.doctor.network import check_dispatchers, check_exposure, check_ports
+from gateway.cli.doctor.registered import check_registered
 from gateway.cli.doctor.server import check_memory, check_persistence, check_server, check_version
 from gateway.cli.doctor.timing import check_clock, check_latency
 from gateway.cli.environment import load_settings, redis_origin, redis_url, with_redis
 from gateway.errors import ConfigError, GatewayError, StoreUnavailable
 from gateway.opening import make_store
-from gateway.registry import Registry
 from gateway.settings import Settings
 
 Check = Callable[[Patient], AsyncIterator[Finding]]
@@ -33,6 +31,7 @@ CHECKS: dict[str, Check] = {
     "persistence": check_persistence,
     "clock": check_clock,
     "latency": check_latency,
+    "registered": check_registered,
     "redis": check_server,
     "exposure": check_exposure,
     "ports": check_ports,
@@ -62,7 +61,7 @@ def doctor(repair: Repair = False, stopped: Stopped = False, as_json: AsJson = F
 
     async def run() -> bool:
         reply_s = STOPPED_REPLY_S if stopped else REPLY_S
-        store = make_store(settings, redis_url(settings), flows=_flows(settings), reply_timeout_s=reply_s)
+        store = make_store(settings, redis_url(settings), reply_timeout_s=reply_s)
         try:
             return await _run(Patient(settings, store, repair, stopped), as_json=as_json)
         finally:
@@ -77,15 +76,6 @@ def _tell_without_redis(settings: Settings, error: ConfigError, *, as_json: bool
     for finding in look_at_configuration(settings):
         _show("configuration", finding, as_json=as_json)
     _show("redis", Finding("fault", str(error)), as_json=as_json)
-
-
-def _flows(settings: Settings) -> Mapping[str, Mapping[str, int]]:
-    """The limits of the configured targets; none where the configuration is wrong, which its own check tells."""
-    secrets = dataclasses.replace(settings.secrets, required=False)
-    try:
-        return Registry.build(msgspec.structs.replace(settings, secrets=secrets)).flows
-    except ConfigError:
-        return {}
 
 
 async def examine(patient: Patient, checks: Mapping[str, Check] = CHECKS) -> AsyncIterator[tuple[str, Finding]]:

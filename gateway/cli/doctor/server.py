@@ -18,8 +18,7 @@ _MIB = 1024 * 1024
 async def check_server(patient: Patient) -> AsyncIterator[Finding]:
     """Whether every partition takes a script that writes; raises StoreError where it does not."""
     store = patient.store
-    await store.configure()
-    await store.probe()
+    await store.check()
     partitions = f"{store.partitions} partition{'' if store.partitions == 1 else 's'}"
     for remark in store.remarks:
         if remark.subject not in TOLD_APART:
