@@ -13,7 +13,10 @@ from gateway.store.store import Store
 MOST = 10_000
 """Registered targets of one installation, so that a client in a loop cannot fill Redis with them."""
 
-_REVISION = "~revision"
+_OWN = "~"
+"""What no name of a target begins with; what the HASH holds besides does."""
+
+_REVISION = f"{_OWN}revision"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ async def put_registered(store: Store, name: str, table: bytes) -> Literal["crea
 
 async def remove_registered(store: Store, name: str) -> None:
     """Forgets a registered target; raises NotFound or StoreError."""
-    if await run(store.client, "target_remove", store.keyspaces[0].prefix, [name]) == 0:
+    if name.startswith(_OWN) or await run(store.client, "target_remove", store.keyspaces[0].prefix, [name]) == 0:
         raise NotFound(f"no target named {name[:64]!r} was registered")
 
 
