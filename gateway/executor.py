@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import ssl
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -19,6 +20,7 @@ from gateway.jobs import JobRequest
 from gateway.signing import SigningKey
 
 C = TypeVar("C", bound=msgspec.Struct)
+T = TypeVar("T")
 
 
 class Job(msgspec.Struct, frozen=True, gc=False):
@@ -102,12 +104,16 @@ class HttpClient(Protocol):
         """
 
 
+def _nobody(deadline: float) -> None:
+    """Minds no deadline that moves."""
+
+
 class Attempt(msgspec.Struct, Generic[C]):
     """One run of a job, as its executor sees it.
 
     `deadline` is on the event loop's clock, which is `time.monotonic`; the runner cancels `execute` there, so an
-    executor only needs it to pass a timeout on. `cancelled` is set when the client cancels the job, just before
-    `execute` is cancelled.
+    executor only needs it to pass a timeout on, and `moved` tells the runner of a later one. `cancelled` is set when
+    the client cancels the job, just before `execute` is cancelled.
     """
 
     job: Job
@@ -122,6 +128,7 @@ class Attempt(msgspec.Struct, Generic[C]):
     report: Callable[[Any], None]
     signing_keys: tuple[SigningKey, ...] = ()
     completion_token: str = ""
+    moved: Callable[[float], None] = _nobody
 
     @property
     def span(self) -> trace.Span:
@@ -132,6 +139,16 @@ class Attempt(msgspec.Struct, Generic[C]):
     def remaining_s(self) -> float:
         """Seconds until the deadline, never below 0; may be called from any thread."""
         return max(0.0, self.deadline - time.monotonic())
+
+    async def untimed(self, wait: Awaitable[T]) -> T:
+        """What is awaited before the work begins, such as a free place to run in: the attempt's time stands still."""
+        began_s = time.monotonic()
+        self.moved(math.inf)
+        try:
+            return await wait
+        finally:
+            self.deadline += time.monotonic() - began_s
+            self.moved(self.deadline)
 
     def progress(self, value: Any) -> None:
         """Shows how far the attempt is (any small JSON value) in the job's record; the latest value wins."""
@@ -185,6 +202,10 @@ class Executor(ABC, Generic[C]):
     @abstractmethod
     async def execute(self, attempt: Attempt[C]) -> Result | Deferred:
         """Runs one attempt."""
+
+    def trouble(self) -> str:
+        """What keeps attempts from running as they should, for `/readyz` of a dispatcher; empty: nothing."""
+        return ""
 
     async def aclose(self) -> None:
         """Called once after the last attempt."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -73,6 +74,7 @@ class Runner:
             if deadline is None:
                 result = await self._in_time(target, attempt)
             else:
+                attempt.moved = deadline
                 deadline(attempt.deadline)
                 result = await target.executor.execute(attempt)
             if isinstance(result, Deferred):
@@ -122,6 +124,7 @@ class Runner:
 
     async def _in_time(self, target: Target, attempt: Attempt[Any]) -> Result | Deferred:
         limit = asyncio.timeout_at(attempt.deadline)
+        attempt.moved = lambda deadline_s: limit.reschedule(deadline_s if deadline_s < math.inf else None)
         try:
             async with limit:
                 return await target.executor.execute(attempt)

@@ -17,7 +17,10 @@ from .config import PythonConfig
 from .function import Function, find, make_working_directory_importable
 from .lifespans import Lifespans
 from .pool import IDLE_S, Pool
-from .threads import Threads
+from .threads import Spent, Threads
+
+_PATIENCE = 0.9
+"""Of an attempt's time, to wait for calls that were left behind: then there is time left to say so."""
 
 
 class PythonExecutor(Executor[PythonConfig]):
@@ -29,8 +32,9 @@ class PythonExecutor(Executor[PythonConfig]):
     An async function runs in the event loop, so it must not block; a sync one runs in one of `threads` threads, in
     a copy of the caller's context variables; with `isolation = "process"` either runs in a process of its own, which is
     killed when the call is cancelled. A thread cannot be killed: when a sync call is cancelled (a timeout),
-    `CancelledError` passes at once, but the call goes on in its thread, its effects still happen, and its place
-    among the threads is taken until it returns. Out of reach are `os._exit`, and `sys.exit()` in a task of its own.
+    `CancelledError` passes at once, but the call goes on in its thread, and its effects still happen; its place is
+    free, in a new thread, as far as `Threads` says. The wait for a place is not the attempt's time. Out of reach are
+    `os._exit`, and `sys.exit()` in a task of its own.
     The lifespans of the functions' modules, and of `modules`, run around all calls.
     """
 
@@ -88,7 +92,7 @@ class PythonExecutor(Executor[PythonConfig]):
             elif function.is_async:
                 value = await function.call(payload)
             else:
-                value = await self._in_thread(function, (payload,))
+                value = await self._called(await self._place(attempt), function, (payload,), place)
         except (Exception, GeneratorExit):  # the second may be this coroutine's own end
             raise
         except asyncio.CancelledError as exc:
@@ -109,9 +113,12 @@ class PythonExecutor(Executor[PythonConfig]):
         lifespans, self._lifespans = self._lifespans, None
         if lifespans is not None:
             await lifespans.aclose()
-        if self._threads is not None:
-            self._threads.close()
-            self._threads = None
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.close()
+
+    def trouble(self) -> str:
+        return self._threads.trouble() if self._threads is not None else ""
 
     def _pool(self, config: PythonConfig) -> Pool:
         pool = self._pools.get(config)
@@ -135,13 +142,17 @@ class PythonExecutor(Executor[PythonConfig]):
 
     async def _with_pulse(self, function: Function, payload: Any, attempt: Attempt[PythonConfig]) -> Any:
         """A call that may want the context, or must give signs of life."""
+        threads = None if function.is_async else await self._place(attempt)
         pulse, over = Pulse(attempt.config.heartbeat), Over(attempt)
         arguments: tuple[Any, ...] = (payload,)
         if function.wants == "attempt":
             arguments = (payload, attempt)
         elif function.wants:
             arguments = (payload, self._context(attempt, pulse, over))
-        work = function.call(*arguments) if function.is_async else self._in_thread(function, arguments)
+        if threads is None:
+            work = function.call(*arguments)
+        else:
+            work = self._called(threads, function, arguments, attempt.config.callable)
         try:
             return await (pulse.guard(work) if attempt.config.heartbeat is not None else work)
         finally:
@@ -162,10 +173,32 @@ class PythonExecutor(Executor[PythonConfig]):
             http=attempt.http,
         )
 
-    async def _in_thread(self, function: Function, arguments: tuple[Any, ...]) -> Any:
+    async def _place(self, attempt: Attempt[PythonConfig]) -> Threads:
+        """Takes a place for a call, which is to follow at once. The wait is not the attempt's time, unless it is for
+        calls of the same function that were left behind."""
         if self._threads is None:
             self._threads = Threads(self._limit)
-        value = await self._threads.run(function.call, arguments)
+        threads, place = self._threads, attempt.config.callable
+        if threads.take(place):
+            return threads
+        try:
+            if not threads.is_spent(place):
+                await attempt.untimed(threads.wait(place))
+                return threads
+        except Spent:  # it came to be so
+            pass
+        try:
+            async with asyncio.timeout(attempt.remaining_s() * _PATIENCE):
+                await threads.wait(place)
+        except (TimeoutError, Spent) as exc:
+            raise Retry(
+                f"{place} was not called: as many of its calls as may be have not ended with their attempts",
+                type="threads",
+            ) from exc
+        return threads
+
+    async def _called(self, threads: Threads, function: Function, arguments: tuple[Any, ...], place: str) -> Any:
+        value = await threads.run(place, function.call, arguments)
         return await value if inspect.isawaitable(value) else value
 
 

@@ -165,20 +165,32 @@ class Pool:
         self._finishing: set[asyncio.Task[None]] = set()
 
     async def run(self, attempt: Attempt[PythonConfig], pulse: Pulse) -> Any:
-        """The call's result; a call that is cancelled, or gives no sign of life, is killed before this returns."""
-        async with self._gate:
-            process = self._take()
-            work = process.call(attempt, pulse)
-            try:
-                value = await (work if self._config.heartbeat is None else pulse.guard(work))
-            except BaseException as exc:
-                if isinstance(exc, Exception) and not process.ended and not pulse.expired:
-                    self._give_back(process)
-                else:
-                    await process.kill()
-                raise
-            self._give_back(process)
-            return value
+        """The call's result; a call that is cancelled, or gives no sign of life, is killed before this returns.
+
+        The wait for a process is not the attempt's time: that begins with the call.
+        """
+        if self._gate.locked():
+            await attempt.untimed(self._gate.acquire())
+        else:
+            await self._gate.acquire()
+        try:
+            return await self._run(attempt, pulse)
+        finally:
+            self._gate.release()
+
+    async def _run(self, attempt: Attempt[PythonConfig], pulse: Pulse) -> Any:
+        process = self._take()
+        work = process.call(attempt, pulse)
+        try:
+            value = await (work if self._config.heartbeat is None else pulse.guard(work))
+        except BaseException as exc:
+            if isinstance(exc, Exception) and not process.ended and not pulse.expired:
+                self._give_back(process)
+            else:
+                await process.kill()
+            raise
+        self._give_back(process)
+        return value
 
     async def aclose(self) -> None:
         """Ends every process that is in no call, in good order."""

@@ -4,78 +4,190 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import queue
-import threading
+from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-Outcome = tuple[Any, BaseException | None]
-"""What a call returned, and what it raised: a pair, since a future refuses to carry StopIteration."""
+import structlog
+
+from .thread import Outcome, Thread, Work
+
+log = structlog.get_logger("gateway.executors.python")
+
+MOST_LEFT = 100
+"""Calls that may be left behind beside those that are awaited."""
+
+SHARE = 25
+"""Of them, those of one function: one that hangs must not take the threads of all."""
+
+
+class Spent(Exception):
+    """Calls of the function itself, left behind, keep it from another."""
 
 
 class Threads:
-    """At most `limit` threads, each started when there is work and none is idle.
+    """Places for at most `limit` calls at once, each in a thread that later calls use again.
+
+    A call that is cancelled leaves its thread behind, which nobody can stop, and frees its place: another thread is
+    started in its stead. Up to `most_left` may be left behind; from then on each takes a place from all until it ends.
+    A function gets no place while `share` calls of its own are left behind.
 
     Daemons, unlike those of `concurrent.futures`: a call that never returns must not keep the process from ending.
+    To be used in one event loop.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, most_left: int = MOST_LEFT, share: int = SHARE) -> None:
         self._limit = limit
-        self._count = 0
-        self._idle = threading.Semaphore(0)
-        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._most_left = most_left
+        self._share = share
+        self._taken = 0
+        self._left: Counter[str] = Counter()
+        self._told: set[str] = set()
+        self._idle: list[Thread] = []
+        self._waiting: deque[tuple[str, asyncio.Future[None]]] = deque()
+        self._started = 0
+        self._closed = False
 
-    async def run(self, call: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-        """Calls in a thread, with a copy of the caller's context; a cancelled call that has not begun never does."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Outcome] = loop.create_future()
-        bound = partial(contextvars.copy_context().run, call, *arguments)
+    def take(self, function: str) -> bool:
+        """Takes a place, for the call of this function that `run` is given at once; False if there is none."""
+        if not self._has_room() or self.is_spent(function):
+            return False
+        self._taken += 1
+        return True
+
+    async def wait(self, function: str) -> None:
+        """Takes a place as soon as there is one, who has waited longest first; raises Spent when it comes to be so."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((function, future))
         try:
-            self._submit(partial(_serve_one, loop, future, bound))
-        except RuntimeError:  # the system has no more threads: the call must not be made after it has failed
+            await future
+        except BaseException:
+            if future.done() and not future.cancelled() and future.exception() is None:  # it came too late
+                self._give_back()
             future.cancel()
             raise
-        value, error = await future
+
+    def is_spent(self, function: str) -> bool:
+        """Whether calls of its own that were left behind keep this function from another."""
+        return self._left[function] >= self._share
+
+    def trouble(self) -> str:
+        """Why calls wait that should not; empty if none has to."""
+        if self._left.total() >= self._most_left:
+            return (
+                f"{self._left.total()} calls of sync functions did not end with their attempts, and hold their threads"
+            )
+        for function, left in self._left.items():
+            if left >= self._share:
+                return f"{left} calls of {function} did not end with their attempts: no more of it are begun"
+        return ""
+
+    async def run(self, function: str, call: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        """Calls in the place that was taken, with a copy of the caller's context; a cancelled call that has not begun
+        never does."""
+        loop = asyncio.get_running_loop()
+        work = Work(function, loop, loop.create_future(), partial(contextvars.copy_context().run, call, *arguments))
+        try:
+            thread = self._idle.pop() if self._idle else self._start()
+        except RuntimeError:  # the system has no more threads
+            self._give_back()
+            raise
+        thread.begin(work)
+        try:
+            value, error = await work.future
+        except BaseException:
+            self._leave(work)
+            raise
         if error is None:
             return value
         try:
             raise error
         finally:
-            del error, future  # the traceback holds this frame, which must not hold the error in turn
+            del error, work  # the traceback holds this frame, which must not hold the error in turn
 
     def close(self) -> None:
         """Lets every thread end once it has no work; waits for none."""
-        for _ in range(self._count):
-            self._work.put(None)
+        self._closed = True
+        for thread in self._idle:
+            thread.end()
+        self._idle.clear()
 
-    def _submit(self, work: Callable[[], None]) -> None:
-        self._work.put(work)
-        if not self._idle.acquire(blocking=False) and self._count < self._limit:
-            threading.Thread(target=self._serve, name=f"python-executor-{self._count + 1}", daemon=True).start()
-            self._count += 1
+    def _has_room(self) -> bool:
+        left = self._left.total() if self._left else 0
+        return self._taken < self._limit - max(0, left - self._most_left)
 
-    def _serve(self) -> None:
-        while (work := self._work.get()) is not None:
-            work()
-            del work  # or an idle thread would keep the last payload alive
-            self._idle.release()
+    def _start(self) -> Thread:
+        thread = Thread(self._over, f"python-executor-{self._started + 1}")
+        self._started += 1
+        return thread
 
+    def _over(self, thread: Thread, work: Work, outcome: Outcome) -> None:
+        """The thread is through with it."""
+        work.over = True
+        if self._closed or len(self._idle) >= self._limit:
+            thread.end()
+        else:
+            self._idle.append(thread)
+        if work.left:
+            self._left[work.function] -= 1
+            self._returned(work.function)
+        else:
+            self._taken -= 1
+        self._admit()
+        if not work.future.done():
+            work.future.set_result(outcome)
 
-def _serve_one(loop: asyncio.AbstractEventLoop, future: asyncio.Future[Outcome], call: Callable[[], Any]) -> None:
-    if future.cancelled():
-        return
-    outcome: Outcome
-    try:
-        outcome = call(), None
-    except BaseException as exc:  # raised again where the call is awaited
-        outcome = None, exc
-    try:
-        loop.call_soon_threadsafe(_deliver, future, outcome)
-    except RuntimeError:  # the loop is closed: nobody waits any more
-        return
+    def _leave(self, work: Work) -> None:
+        if work.over:
+            return
+        work.left = True
+        self._left[work.function] += 1
+        self._tell(work.function)
+        if self.is_spent(work.function):
+            for function, future in self._waiting:
+                if function == work.function and not future.done():
+                    future.set_exception(Spent)
+        self._give_back()
 
+    def _give_back(self) -> None:
+        self._taken -= 1
+        self._admit()
 
-def _deliver(future: asyncio.Future[Outcome], outcome: Outcome) -> None:
-    if not future.done():
-        future.set_result(outcome)
+    def _admit(self) -> None:
+        kept: list[tuple[str, asyncio.Future[None]]] = []
+        while self._waiting and self._has_room():
+            function, future = self._waiting.popleft()
+            if future.done():
+                continue
+            if self.take(function):
+                future.set_result(None)
+            else:
+                kept.append((function, future))
+        self._waiting.extendleft(reversed(kept))
+
+    def _tell(self, function: str) -> None:
+        """Once at half of what may be left behind and once at all of it, until it is fewer again."""
+        for name, left, most in (
+            (function, self._left[function], self._share),
+            ("", self._left.total(), self._most_left),
+        ):
+            half = left < most
+            key = f"{name} {half}"
+            if left < most // 2 or key in self._told:
+                continue
+            self._told.add(key)
+            (log.warning if half else log.error)(
+                "calls did not end with their attempts, and hold their threads",
+                callable=name or "of all functions",
+                calls=left,
+                at_most=most,
+                mend="let it time out by itself, or isolation = 'process'; if it hangs on, restart the dispatcher",
+            )
+
+    def _returned(self, function: str) -> None:
+        if not self._left[function]:
+            del self._left[function]
+            self._told -= {f"{function} True", f"{function} False"}
+        if self._left.total() < self._most_left // 4:
+            self._told -= {" True", " False"}

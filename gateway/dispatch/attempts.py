@@ -46,7 +46,8 @@ class Running:
         self.over = False
 
     def set_deadline(self, deadline_s: float) -> None:
-        self.deadline_s = deadline_s
+        if not self.asked:  # else it has been ended already
+            self.deadline_s = deadline_s
 
 
 class Attempts:

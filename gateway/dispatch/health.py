@@ -34,9 +34,11 @@ def health_app(
     idle_s: Callable[[], float],
     stuck_after_s: float,
     targets: Sequence[str],
+    trouble: Callable[[], str] = str,
 ) -> Starlette:
     """The three routes. `/livez` is red while the claim loops do not turn (`idle_s`: for how long), `/readyz` while
-    Redis takes no outcomes, or nobody takes work that is due. `targets`: whose state `/metrics` tells."""
+    Redis takes no outcomes, nobody takes work that is due, or executors are in `trouble`. `targets`: whose state
+    `/metrics` tells."""
 
     async def livez(request: Request) -> Response:
         status, answer = liveness(lag, idle_s)
@@ -48,7 +50,7 @@ def health_app(
                 reason = (await beat(store, "", stuck_after_s=stuck_after_s)).stuck(stuck_after_s)
         except (StoreError, TimeoutError) as error:
             reason = str(error) or "Redis does not answer"
-        if reason:
+        if reason := reason or trouble():
             return JSONResponse({"status": "unready", "reason": reason}, status_code=503)
         return JSONResponse({"status": "ready"})
 

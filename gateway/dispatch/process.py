@@ -116,6 +116,7 @@ async def _run(settings: Settings, store: Store, registry: Registry, *, stop: St
             idle_s=dispatcher.idle_s,
             stuck_after_s=float(gateway.stuck_after),
             targets=targets,
+            trouble=registry.trouble,
         )
         server = health_server(app)
         measuring = asyncio.create_task(lag.run())

@@ -178,6 +178,10 @@ class Registry:
                 faults.append(exc)
         return tuple(faults)
 
+    def trouble(self) -> str:
+        """What keeps executors from running attempts as they should; empty: nothing."""
+        return "; ".join(trouble for executor in self.executors.values() if (trouble := _trouble(executor)))
+
     async def start(self) -> None:
         """Checks every target and starts every executor, or none; raises ConfigError or PluginError."""
         for target in self.targets.values():
@@ -207,6 +211,13 @@ async def _start(executor: Executor[Any]) -> None:
             await executor.start()
     except Exception as exc:
         raise PluginError(f"executor {executor.name}", f"did not start: {type(exc).__name__}: {exc}") from exc
+
+
+def _trouble(executor: Executor[Any]) -> str:
+    try:
+        return executor.trouble()
+    except Exception as exc:  # a plugin's own code: it is in trouble, then
+        return f"executor {executor.name}: {type(exc).__name__}: {exc}"
 
 
 def _values(offers: Mapping[str, tuple[str, Any]]) -> Mapping[str, Any]:

@@ -70,6 +70,7 @@ class Dispatching:
     task: asyncio.Task[None]
     metrics: CollectorRegistry
     client: Client
+    runner: Runner
 
     def sample(self, name: str, **labels: str) -> float:
         return self.metrics.get_sample_value(name, labels) or 0.0
@@ -146,11 +147,12 @@ async def dispatching(
         client.store.expect_flows(registry.flows)
         client.store.expect_notices(registry.notices)
         await client.store.configure()
+        runner = Runner(registry, http, signing_keys=lambda: signing_keys(settings.gateway, client.store))
         dispatcher = Dispatcher(
             settings,
             client.store,
             registry=registry,
-            runner=Runner(registry, http, signing_keys=lambda: signing_keys(settings.gateway, client.store)),
+            runner=runner,
             redis_url=lease_url or settings.redis_url.reveal(),
             metrics=DispatchMetrics(metrics),
             wall_ms=lambda: time.time_ns() // 1_000_000,
@@ -159,7 +161,7 @@ async def dispatching(
         await registry.start()
         task = asyncio.create_task(dispatcher.run(stop))
         try:
-            yield Dispatching(settings, dispatcher, stop, task, metrics, client)
+            yield Dispatching(settings, dispatcher, stop, task, metrics, client, runner)
         finally:
             stop.ask()
             stop.ask()

@@ -58,6 +58,9 @@ STRAY: dict[str, Callable[[], Any]] = {
 
 DELAYS = {"huge": _raise(Retry("later", after=10**400)), "huge and negative": _raise(Retry("later", after=-(10**400)))}
 
+WAITS_S = 0.4
+"""How long some wait before their time begins."""
+
 UNFIT: dict[str, object] = {
     "no number": float("nan"),
     "infinite": float("inf"),
@@ -77,6 +80,8 @@ class Stray(Executor[StrayConfig]):
         how = attempt.payload.value
         if how in UNFIT:
             return Deferred(UNFIT[how])  # type: ignore[arg-type]
+        if how.startswith("waits"):
+            return await self._wait(attempt, how)
         ways = STRAY | DELAYS
         if how not in ways:
             raise Fatal(f"no way {how!r}")
@@ -84,6 +89,12 @@ class Stray(Executor[StrayConfig]):
         if waits is not None:
             await waits
         return Result("reached its end")
+
+    async def _wait(self, attempt: Attempt[StrayConfig], how: str) -> Result:
+        await attempt.untimed(asyncio.sleep(3600 if how == "waits for ever" else WAITS_S))
+        if how == "waits, then hangs":
+            await asyncio.sleep(3600)
+        return Result(attempt.remaining_s())
 
 
 @hookimpl

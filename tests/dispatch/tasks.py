@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 import time
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -78,6 +79,23 @@ async def block(payload: dict[str, Any]) -> str:
     time.sleep(payload["s"])  # noqa: ASYNC251  that is the point
     log.append("unblock")
     return "blocked"
+
+
+GO = threading.Event()
+
+
+def hang(payload: Any) -> None:
+    """Hangs in its thread until the test lets all such calls go."""
+    GO.wait(120)
+
+
+def quick(payload: Any) -> Any:
+    return payload
+
+
+def slow(payload: float) -> None:
+    """Works so many seconds."""
+    time.sleep(payload)
 
 
 def fail(payload: dict[str, Any]) -> None:

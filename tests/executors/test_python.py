@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
+import math
 import subprocess
 import sys
 import textwrap
@@ -12,6 +13,7 @@ import threading
 import time
 import types
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,10 @@ import msgspec
 import pytest
 
 from executors.python import PythonConfig, PythonExecutor, register_executors
-from executors.python.threads import Threads
+from executors.python.threads import Spent, Threads
 from gateway import Attempt, Fatal, Result, Retry
 from gateway.testing.executors import make_attempt
+from tests.waiting import until
 
 WAIT_S = 30.0
 
@@ -191,7 +194,7 @@ async def test_idle_threads_are_used_again(call: Call) -> None:
     assert threading.active_count() - before < 10
 
 
-async def test_cancelled_sync_call_passes_at_once_and_keeps_its_thread(call: Call) -> None:
+async def test_cancelled_sync_call_passes_at_once_and_frees_its_place(call: Call) -> None:
     executor = PythonExecutor(threads=1)
     release, begun = threading.Event(), asyncio.Event()
     loop, ran = asyncio.get_running_loop(), []
@@ -200,12 +203,15 @@ async def test_cancelled_sync_call_passes_at_once_and_keeps_its_thread(call: Cal
         loop.call_soon_threadsafe(begun.set)
         release.wait(WAIT_S)
         ran.append("stuck went on")
+        loop.call_soon_threadsafe(begun.set)
 
     task = asyncio.ensure_future(call(stuck, on=executor))
     await asyncio.wait_for(begun.wait(), WAIT_S)
     queued = asyncio.ensure_future(call(lambda payload: ran.append("cancelled before it began"), on=executor))
     last = asyncio.ensure_future(call(lambda payload: ran.append("last"), on=executor))
     await asyncio.sleep(0)
+    assert ran == [], "there is only one place, and it is taken"
+    begun.clear()
     started = time.monotonic()
     task.cancel()
     queued.cancel()
@@ -213,11 +219,115 @@ async def test_cancelled_sync_call_passes_at_once_and_keeps_its_thread(call: Cal
     assert task.cancelled()
     assert queued.cancelled()
     assert time.monotonic() - started < 1.0
-    assert not last.done(), "there is only one thread, and it is taken"
-    release.set()
     await last
-    assert ran == ["stuck went on", "last"]
+    assert ran == ["last"], "the place was free though the thread was not"
+    release.set()
+    await asyncio.wait_for(begun.wait(), WAIT_S)
+    assert ran == ["last", "stuck went on"]
     await executor.aclose()
+
+
+async def test_wait_for_a_thread_is_not_the_attempts_time(shop: types.ModuleType) -> None:
+    executor = PythonExecutor(threads=1)
+    release, begun = threading.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def first(payload: Any) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        release.wait(WAIT_S)
+
+    shop.__dict__.update(first=first, second=lambda payload, context: context.remaining_s())
+    moved: list[float] = []
+    busy = asyncio.ensure_future(executor.execute(make_attempt(PythonConfig(callable="shop_under_test:first"))))
+    await asyncio.wait_for(begun.wait(), WAIT_S)
+    attempt = make_attempt(PythonConfig(callable="shop_under_test:second"), timeout_s=20.0)
+    attempt.moved, deadline = moved.append, attempt.deadline
+    waiting = asyncio.ensure_future(executor.execute(attempt))
+    await asyncio.sleep(0.3)  # which is to pass for nobody
+    assert moved == [math.inf]
+    release.set()
+    result = await asyncio.wait_for(waiting, WAIT_S)
+    assert attempt.deadline >= deadline + 0.2
+    assert moved == [math.inf, attempt.deadline]
+    assert isinstance(result, Result)
+    assert result.value <= 20.0, "as the function is told"
+    await busy
+    await executor.aclose()
+
+
+@dataclass
+class Hanging:
+    """Calls of functions by name that hang until they are let go, and are left behind at once."""
+
+    threads: Threads
+    go: threading.Event
+
+    async def leave(self, function: str) -> None:
+        assert self.threads.take(function)
+        begun = threading.Event()
+
+        def hang() -> None:
+            begun.set()
+            self.go.wait(WAIT_S)
+
+        task = asyncio.ensure_future(self.threads.run(function, hang, ()))
+        await asyncio.to_thread(begun.wait, WAIT_S)
+        task.cancel()
+        await asyncio.wait({task}, timeout=WAIT_S)
+
+
+@pytest.fixture
+def hanging() -> Iterator[Hanging]:
+    threads = Threads(4, most_left=5, share=3)
+    go = threading.Event()
+    yield Hanging(threads, go)
+    go.set()
+    threads.close()
+
+
+async def test_function_that_hangs_takes_no_more_threads_than_its_share(hanging: Hanging) -> None:
+    for _ in range(3):
+        assert hanging.threads.trouble() == ""
+        await hanging.leave("hangs")
+    assert not hanging.threads.take("hangs")
+    assert "3 calls of hangs did not end with their attempts" in hanging.threads.trouble()
+    for _ in range(4):
+        assert hanging.threads.take("another")
+    assert not hanging.threads.take("another"), "the places are as many as they were"
+
+
+async def test_calls_left_behind_take_places_from_all_once_they_are_too_many(hanging: Hanging) -> None:
+    for function in ("a", "a", "b", "b", "c", "c"):
+        await hanging.leave(function)
+    assert "6 calls of sync functions did not end with their attempts" in hanging.threads.trouble()
+    assert [hanging.threads.take("d") for _ in range(4)] == [True, True, True, False]
+    waiting = asyncio.ensure_future(hanging.threads.wait("d"))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    hanging.go.set()
+    await asyncio.wait_for(waiting, WAIT_S)
+    await until(lambda: _holds(hanging.threads.trouble() == ""))
+    assert hanging.threads.take("a") is False, "those that run are four"
+
+
+async def _holds(fact: bool) -> bool:
+    return fact
+
+
+async def test_who_waits_for_a_place_is_told_when_its_function_is_spent(hanging: Hanging) -> None:
+    for _ in range(2):
+        await hanging.leave("hangs")
+    for _ in range(3):
+        assert hanging.threads.take("another")
+    assert hanging.threads.take("hangs")
+    waiting = asyncio.ensure_future(hanging.threads.wait("hangs"))
+    bystander = asyncio.ensure_future(hanging.threads.wait("another"))
+    task = asyncio.ensure_future(hanging.threads.run("hangs", hanging.go.wait, (WAIT_S,)))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait({task, waiting, bystander}, timeout=WAIT_S)
+    assert isinstance(waiting.exception(), Spent)
+    assert bystander.exception() is None
 
 
 async def test_aclose_does_not_wait_for_a_stuck_call(call: Call) -> None:
@@ -362,9 +472,11 @@ async def test_call_that_gets_no_thread_fails_and_is_never_made(monkeypatch: pyt
 
     with monkeypatch.context() as short_of_threads:
         short_of_threads.setattr(threading.Thread, "start", start)
+        assert threads.take("f")
         with pytest.raises(RuntimeError):
-            await threads.run(made.append, (1,))
+            await threads.run("f", made.append, (1,))
+    assert threads.take("f"), "the place is free again"
     async with asyncio.timeout(WAIT_S):
-        await threads.run(made.append, (2,))
+        await threads.run("f", made.append, (2,))
     assert made == [2], "the next call has a thread, and is alone in it"
     threads.close()
