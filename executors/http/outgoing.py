@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 import orjson
 
@@ -17,9 +17,11 @@ from .config import HttpConfig
 USER_AGENT = f"event-gateway/{__version__}"
 METHODS = ("POST", "PUT", "PATCH", "DELETE", "GET")
 MAX_QUERY = 64
+MAX_DECODED = 8
+"""Times that a path is decoded to look for dots; one that is encoded oftener is refused."""
 
 _PATH = re.compile(r"(?:/(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*)+\Z", re.ASCII)
-_DOTS = re.compile(r"(?i)(?:\.|%2e){1,2}\Z")
+_DOTS = re.compile(r"(?:^|[/\\])\s*\.{1,2}\s*(?:[;/\\]|\Z)")
 _HIDDEN = re.compile(r"(?i)%(?:2f|5c|00|0a|0d)")
 
 
@@ -84,8 +86,21 @@ def url_of(config: HttpConfig, request: JobRequest | None) -> str:
 def _check_path(path: str) -> None:
     if _PATH.match(path) is None or _HIDDEN.search(path):
         raise FieldFault("path", 'not a path; write "/orders/7", other characters percent-encoded, and no ? or #')
-    if any(_DOTS.match(segment) for segment in path.split("/")):
+    if _leads_out(path):
         raise FieldFault("path", "holds a . or .. segment; a job stays below its target's path")
+
+
+def _leads_out(path: str) -> bool:
+    """May a server read the path as one with a segment of dots? Those behind proxies decode it again, and what stands
+    behind a `;` in a segment is cut off by many (RFC 3986, 3.3 leaves it to them)."""
+    for _ in range(MAX_DECODED):
+        if _DOTS.search(path):
+            return True
+        decoded = unquote(path)
+        if decoded == path:
+            return False
+        path = decoded
+    return True
 
 
 def outgoing(attempt: Attempt[HttpConfig]) -> Outgoing:

@@ -135,6 +135,21 @@ async def test_job_sets_what_its_target_allows(http: EgressClient) -> None:
     ]
 
 
+DOTS = (
+    *("..;", "..;x", ".;x=1", "..;a;b", "%2e%2e;x", "..%3bx", ".%2E%3B", "..;%2f"),
+    *("%252e%252e", "..%253bx", "%25252e.", "x%255c..", "..%255cx", "x%252f..", "..%20", "%20..", "..%09;x"),
+)
+"""What some server or proxy reads as a segment of dots: parameters of a segment cut off, decoded once or oftener, `\\`
+taken for `/`, spaces trimmed."""
+
+
+@pytest.mark.parametrize(
+    "path", ["/a;v=1/b", "/a..b", "/...", "/..a;x", "/a/.well-known/x", "/50%25", "/a%252fb", "/a%20..b"]
+)
+async def test_job_sets_a_path_that_only_looks_like_one_of_dots(http: EgressClient, path: str) -> None:
+    assert (await sent(http, request=JobRequest(path=path), job_may=ALL_MAY)).path == f"/in{path}"
+
+
 @pytest.mark.parametrize(
     ("request_", "config", "field"),
     [
@@ -154,6 +169,8 @@ async def test_job_sets_what_its_target_allows(http: EgressClient) -> None:
         (JobRequest(path="a"), {"job_may": ALL_MAY}, "path"),
         (JobRequest(path="/a/../b"), {"job_may": ALL_MAY}, "path"),
         (JobRequest(path="/a/%2E./b"), {"job_may": ALL_MAY}, "path"),
+        *((JobRequest(path=f"/a/{each}/b"), {"job_may": ALL_MAY}, "path") for each in DOTS),
+        *((JobRequest(path=f"/{each}"), {"job_may": ALL_MAY}, "path") for each in DOTS),
         (JobRequest(path="/a%2fb"), {"job_may": ALL_MAY}, "path"),
         (JobRequest(path="/a?b"), {"job_may": ALL_MAY}, "path"),
         (JobRequest(path="/a#b"), {"job_may": ALL_MAY}, "path"),
