@@ -1,10 +1,9 @@
-"""A thread that makes one call after the other, and such a call."""
+"""What a thread does: one call after the other, as they come."""
 
 from __future__ import annotations
 
 import asyncio
 import queue
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -13,20 +12,15 @@ Outcome = tuple[Any, BaseException | None]
 
 
 class Work:
-    """A call, and what has become of it; all but `make` belongs to the loop."""
+    """A call, and what has become of it; all but `make` belongs to the loop, where `end` is called when it is over."""
 
-    __slots__ = ("_call", "function", "future", "left", "loop", "over")
+    __slots__ = ("_call", "end", "function", "future", "left", "loop", "over")
 
-    def __init__(
-        self,
-        function: str,
-        loop: asyncio.AbstractEventLoop,
-        future: asyncio.Future[Outcome],
-        call: Callable[[], Any],
-    ) -> None:
+    def __init__(self, function: str, call: Callable[[], Any], end: Callable[[Work, Outcome], None]) -> None:
         self.function = function
-        self.loop = loop
-        self.future = future
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Outcome] = self.loop.create_future()
+        self.end = end
         self.left = False
         self.over = False
         self._call = call
@@ -40,25 +34,12 @@ class Work:
             return None, exc
 
 
-class Thread:
-    """A thread that makes one call after the other; `over` is called in the loop after each."""
-
-    def __init__(self, over: Callable[[Thread, Work, Outcome], None], name: str) -> None:
-        self._over = over
-        self._mail: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
-        threading.Thread(target=self._serve, name=name, daemon=True).start()
-
-    def begin(self, work: Work) -> None:
-        self._mail.put(work)
-
-    def end(self) -> None:
-        self._mail.put(None)
-
-    def _serve(self) -> None:
-        while (work := self._mail.get()) is not None:
-            outcome = work.make()
-            try:
-                work.loop.call_soon_threadsafe(self._over, self, work, outcome)
-            except RuntimeError:  # the loop is closed: nobody waits any more
-                return
-            del work, outcome  # or an idle thread would keep the last payload alive
+def serve(works: queue.SimpleQueue[Work | None]) -> None:
+    """Makes the calls that come until None does."""
+    while (work := works.get()) is not None:
+        outcome = work.make()
+        try:
+            work.loop.call_soon_threadsafe(work.end, work, outcome)
+        except RuntimeError:  # the loop is closed: nobody waits any more
+            return
+        del work, outcome  # or an idle thread would keep the last payload alive

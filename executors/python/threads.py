@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import queue
+import threading
 from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
@@ -11,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from .thread import Outcome, Thread, Work
+from .thread import Outcome, Work, serve
 
 log = structlog.get_logger("gateway.executors.python")
 
@@ -44,10 +46,10 @@ class Threads:
         self._taken = 0
         self._left: Counter[str] = Counter()
         self._told: set[str] = set()
-        self._idle: list[Thread] = []
+        self._works: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self._count = 0
+        self._begun = 0
         self._waiting: deque[tuple[str, asyncio.Future[None]]] = deque()
-        self._started = 0
-        self._closed = False
 
     def take(self, function: str) -> bool:
         """Takes a place, for the call of this function that `run` is given at once; False if there is none."""
@@ -86,14 +88,12 @@ class Threads:
     async def run(self, function: str, call: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         """Calls in the place that was taken, with a copy of the caller's context; a cancelled call that has not begun
         never does."""
-        loop = asyncio.get_running_loop()
-        work = Work(function, loop, loop.create_future(), partial(contextvars.copy_context().run, call, *arguments))
+        work = Work(function, partial(contextvars.copy_context().run, call, *arguments), self._over)
         try:
-            thread = self._idle.pop() if self._idle else self._start()
+            self._begin(work)
         except RuntimeError:  # the system has no more threads
             self._give_back()
             raise
-        thread.begin(work)
         try:
             value, error = await work.future
         except BaseException:
@@ -108,27 +108,28 @@ class Threads:
 
     def close(self) -> None:
         """Lets every thread end once it has no work; waits for none."""
-        self._closed = True
-        for thread in self._idle:
-            thread.end()
-        self._idle.clear()
+        for _ in range(self._count):
+            self._works.put(None)
 
     def _has_room(self) -> bool:
         left = self._left.total() if self._left else 0
         return self._taken < self._limit - max(0, left - self._most_left)
 
-    def _start(self) -> Thread:
-        thread = Thread(self._over, f"python-executor-{self._started + 1}")
-        self._started += 1
-        return thread
+    def _begin(self, work: Work) -> None:
+        """There are as many threads as calls that are not over, so that each has one, whichever hang."""
+        if self._begun == self._count:
+            name = f"python-executor-{self._count + 1}"
+            threading.Thread(target=serve, args=(self._works,), name=name, daemon=True).start()
+            self._count += 1
+        self._begun += 1
+        self._works.put(work)
 
-    def _over(self, thread: Thread, work: Work, outcome: Outcome) -> None:
-        """The thread is through with it."""
+    def _over(self, work: Work, outcome: Outcome) -> None:
         work.over = True
-        if self._closed or len(self._idle) >= self._limit:
-            thread.end()
-        else:
-            self._idle.append(thread)
+        self._begun -= 1
+        if self._count - self._begun > self._limit:  # more than could be used: others were left behind
+            self._works.put(None)
+            self._count -= 1
         if work.left:
             self._left[work.function] -= 1
             self._returned(work.function)
