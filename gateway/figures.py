@@ -77,7 +77,9 @@ class StoreFigures(Collector):
     def _lanes(self) -> Iterator[Metric]:
         depth = GaugeMetricFamily("gateway_lane_depth", "Jobs that wait in a lane", labels=["lane"])
         oldest = GaugeMetricFamily(
-            "gateway_lane_oldest_seconds", "How long a lane's first job has waited", labels=["lane"]
+            "gateway_lane_oldest_seconds",
+            "How long the job of a lane has waited that has waited longest, also behind a limit or a pause",
+            labels=["lane"],
         )
         jobs = GaugeMetricFamily("gateway_lane_jobs", "Jobs of a lane by their state", labels=["lane", "state"])
         paused = GaugeMetricFamily("gateway_lane_paused", "1 while no job of a lane may start", labels=["lane"])

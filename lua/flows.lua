@@ -47,6 +47,12 @@ end
 
 local function queue_of(lane, k) return P .. 'flow:' .. lane .. ':' .. k.path end
 
+-- For how long a pending job has waited, in ms.
+local function wait_of(id)
+  local job = id and load(id)
+  return job and math.max(0, now_ms - tonumber(job.updated ~= '' and job.updated or job.created)) or 0
+end
+
 -- How long the first job of a lane has been ready, in ms; 0 for an empty lane.
 local function waited_ms(lane)
   local id = call('ZRANGE', P .. 'lane:' .. lane, 0, 0)[1]
@@ -58,8 +64,7 @@ local function waited_ms(lane)
     local key = call('ZRANGE', P .. 'heads:' .. path, 0, 0)[1]
     id = key and call('ZRANGE', P .. 'flow:' .. path .. ':' .. key, 0, 0)[1]
   end
-  local job = id and load(id)
-  return job and math.max(0, now_ms - tonumber(job.updated ~= '' and job.updated or job.created)) or 0
+  return wait_of(id)
 end
 
 -- Puts a pending job where a claim will find it, at its rank.

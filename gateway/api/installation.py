@@ -19,7 +19,7 @@ OVERLAP_S = 7 * 86400.0
 
 
 async def list_lanes(call: Call) -> Reply:
-    """How many jobs wait in each lane, and how long its first one has, the most urgent lane first."""
+    """How many jobs wait in each lane, and for how long the longest has, the most urgent lane first."""
     inspection = await call.in_time(call.gateway.store.inspect)
     return json_reply({"lanes": render_lanes(inspection)})
 

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class LaneDepth:
-    """How many jobs of a lane are in each state, and for how long its first pending one has waited, in ms."""
+    """How many jobs of a lane are in each state, and for how long the longest has waited, in ms."""
 
     pending: int
     waited_ms: int

@@ -138,6 +138,7 @@ async def test_job_sets_what_its_target_allows(http: EgressClient) -> None:
 DOTS = (
     *("..;", "..;x", ".;x=1", "..;a;b", "%2e%2e;x", "..%3bx", ".%2E%3B", "..;%2f"),
     *("%252e%252e", "..%253bx", "%25252e.", "x%255c..", "..%255cx", "x%252f..", "..%20", "%20..", "..%09;x"),
+    "%" + "25" * 500_000 + "2e",
 )
 """What some server or proxy reads as a segment of dots: parameters of a segment cut off, decoded once or oftener, `\\`
 taken for `/`, spaces trimmed."""

@@ -10,7 +10,7 @@ from gateway.client.answers.problems import Answer
 
 
 class LaneState(Answer, frozen=True, kw_only=True):
-    """How much waits in a lane, and for how long its first job has."""
+    """How much waits in a lane, and for how long the job has that waits longest."""
 
     lane: str
     pending: int
