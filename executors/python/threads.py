@@ -21,7 +21,7 @@ MOST_LEFT = 100
 """Calls that may be left behind beside those that are awaited."""
 
 SHARE = 25
-"""Of them, those of one function: one that hangs must not take the threads of all."""
+"""Of one function, when it is called no more: one that hangs must not take the threads of all."""
 
 
 class Spent(Exception):

@@ -13,7 +13,7 @@ from gateway.results import error_type
 
 NAMED_ERRORS = frozenset(
     {"dns", "connect", "tls", "timeout", "egress_denied", "reset", "too_large", "protocol", "status", "config"}
-    | {"retry", "fatal", "no_target", "result"}
+    | {"retry", "fatal", "no_target", "result", "threads"}
 )
 """The errors that metrics tell apart; a plugin's own names are `other`, since nothing bounds their number."""
 

@@ -91,6 +91,17 @@ async def test_jobs_that_wait_for_a_process_do_not_run_out_of_time(running: Disp
     assert time.monotonic() - began_s > 5, "the last has waited longer than an attempt may take"
 
 
+async def test_jobs_that_wait_for_a_process_are_given_back_unspent_at_a_stop(running: Dispatching) -> None:
+    jobs = [await running.client.submit("slow", 3600, options=Options(timeout=3600.0)) for _ in range(3)]
+    for job_id in jobs:
+        await running.client.reached(job_id, "running")
+    running.stop.ask()
+    running.stop.ask()
+    await asyncio.wait_for(asyncio.shield(running.task), 30)
+    records = [await running.client.record(job_id) for job_id in jobs]
+    assert [(record.status, record.attempts) for record in records] == [("pending", 0)] * 3
+
+
 async def test_attempts_time_begins_after_what_is_untimed(running: Dispatching) -> None:
     options = Options(timeout=WAITS_S / 2)
     record = await running.client.ended(await running.client.submit("stray", "waits, then tells", options=options))
