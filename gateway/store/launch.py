@@ -16,7 +16,7 @@ _SETTINGS = (
     *("--appendonly", "yes", "--appendfsync", "everysec", "--aof-load-truncated", "yes", "--save", ""),
     *("--maxmemory", "0", "--maxmemory-policy", "noeviction"),
 )
-_ENVIRONMENT = {
+ENVIRONMENT = {
     "LC_ALL": "C",
     # The wheel's server is built on glibc's malloc, whose free lists cost a quarter of its time at full load with the
     # defaults (measured: docs, performance): longer per-thread caches, memory taken and kept in larger pieces.
@@ -51,7 +51,7 @@ def launch(folder: DataFolder, socket: Path, *, lock_fd: int) -> subprocess.Pope
             return subprocess.Popen(  # noqa: S603  no shell, and no argument from outside
                 argv,
                 cwd=folder.path,
-                env=_ENVIRONMENT,
+                env=ENVIRONMENT,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

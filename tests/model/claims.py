@@ -10,6 +10,9 @@ from tests.model.jobs import Job
 from tests.model.model import Broken, Model
 from tests.model.turns import Turns
 
+HEARTBEAT_PART = 1 / 20
+"""A heartbeat renewed within this part of itself is not renewed by a claim."""
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -114,7 +117,8 @@ class Audit:
             if job.suspect:
                 self._suspects = False
             self._model.started(job, f"{claimed.attempt}:{self._claim.nonce}", self._claim.lease_ms)
-        known = self._model.beat(self._claim.dispatcher, self._claim.heartbeat_ms)
+        heartbeat_ms = self._claim.heartbeat_ms
+        known = self._model.beat(self._claim.dispatcher, heartbeat_ms, at_least_ms=heartbeat_ms * HEARTBEAT_PART)
         if answer.jobs:
             known.nonce, known.job_ids = self._claim.nonce, tuple(job.job_id for job in answer.jobs)
 

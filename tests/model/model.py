@@ -23,6 +23,7 @@ class Dispatcher:
     """A dispatcher as Redis knows it: its heartbeat's end, its last claim that gave anything, and every one asked."""
 
     alive_until_ms: int = 0
+    seen_ms: int = 0
     nonce: str = ""
     job_ids: tuple[str, ...] = ()
 
@@ -128,10 +129,12 @@ class Model:
             known = self.dispatchers[name] = Dispatcher()
         return known
 
-    def beat(self, name: str, heartbeat_ms: int) -> Dispatcher:
-        """A dispatcher was heard of."""
+    def beat(self, name: str, heartbeat_ms: int, *, at_least_ms: float = 0) -> Dispatcher:
+        """A dispatcher was heard of; that says nothing new where it was heard of less than `at_least_ms` before."""
         known = self.dispatcher(name)
-        known.alive_until_ms = self.heartbeats[name] = self.now_ms + heartbeat_ms
+        if self.now_ms - known.seen_ms >= at_least_ms:
+            known.seen_ms = self.now_ms
+            known.alive_until_ms = self.heartbeats[name] = self.now_ms + heartbeat_ms
         return known
 
     def reconcile(self, snapshot: Snapshot, bodies: Sequence[tuple[str, bytes]]) -> list[Job]:
