@@ -76,6 +76,7 @@ class ClaimLoop:
         self._reserved = 0
         self._suspect_reserved = False
         self._arrived: Sequence[Claimed] = ()
+        self._told: tuple[Sequence[Settlement], Sequence[str]] = ((), ())
         self.turned_s: float | None = None
         self._timer: asyncio.TimerHandle
         # half of the slots at once, so that one half runs while the other is fetched
@@ -115,7 +116,7 @@ class ClaimLoop:
             self.turned_s = clock()
             settlements, claim = self._settlements, self._next_claim()
             if not settlements and claim is None:
-                self._start_arrived()
+                self._catch_up()
                 if not self._settlements:  # else what arrived after the last claim was given back at once
                     self._written.set()
                 await self._wait()
@@ -124,27 +125,32 @@ class ClaimLoop:
             self._written.clear()
             exchange = await self._exchange_first(settlements, claim)
             if settlements:
-                self._settled(settlements, exchange.settled)
+                self._told = (settlements, exchange.settled)
                 self._expect_retries(settlements)
             if claim is not None:
                 self._take(claim, exchange)
 
     async def _exchange_first(self, settlements: Sequence[Settlement], claim: ClaimRequest | None) -> Exchange:
-        """Exchanges, and starts what the last claim brought once the request has left: Redis works on the one while the
-        jobs run. Begun the other way round, a batch of short jobs would keep the request back until it is through."""
-        if not self._arrived:
+        """Exchanges, and looks at what the last exchange brought once the request has left: Redis works on the one
+        while those jobs run. Begun the other way round, a batch of short jobs would keep the request back until it is
+        through."""
+        if not self._arrived and not self._told[0]:
             return await self._exchange(settlements, claim)
         exchange = asyncio.create_task(self._exchange(settlements, claim))
         try:
             for _ in range(_STEPS_TO_LEAVE):
                 await asyncio.sleep(0)
-            self._start_arrived()
+            self._catch_up()
             return await exchange
         except asyncio.CancelledError:
             exchange.cancel()
             raise
 
-    def _start_arrived(self) -> None:
+    def _catch_up(self) -> None:
+        """Tells of what the last exchange wrote, and starts what it brought: jobs among these may be some of those."""
+        (settlements, statuses), self._told = self._told, ((), ())
+        if settlements:
+            self._settled(settlements, statuses)
         arrived, self._arrived = self._arrived, ()
         if arrived:
             self._start(arrived, self._arrived_asked_s)
@@ -216,11 +222,11 @@ class ClaimLoop:
         for job in exchange.claimed:
             if job.job_id not in kept_ids:
                 self.settle(Settlement(job.job_id, job.token, "released"))
-        return replace(exchange, claimed=tuple(kept), more=True)
+        return replace(exchange, claimed=exchange.claimed.among(kept_ids), more=True)
 
     def _take(self, claim: ClaimRequest, exchange: Exchange) -> None:
         got, reserved = len(exchange.claimed), self._reserved
-        if self._suspect_reserved and not any(claimed.suspect for claimed in exchange.claimed):
+        if self._suspect_reserved and not exchange.claimed.has_suspect:
             self._slots.give_back_suspect()
         self._reserved, self._suspect_reserved = 0, False
         poll_s = self._rng.uniform(*self._poll_s)

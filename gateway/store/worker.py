@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from gateway.jobs import Claimed, Settlement
+from gateway.jobs import Settlement
 from gateway.keys import Keyspace
-from gateway.store.claimed import parse_claim
+from gateway.store.claimed import Arrivals, nothing, parse_claim
 from gateway.store.client import Client
 from gateway.store.scripts import Arg, run, run_pipelined
 
@@ -36,7 +36,7 @@ class Exchange:
     """
 
     settled: tuple[str, ...] = ()
-    claimed: Sequence[Claimed] = ()
+    claimed: Arrivals = field(default_factory=nothing)
     wake_in_s: float | None = None
     more: bool = False
 

@@ -130,7 +130,7 @@ async def test_scheduled_job_is_given_out_when_it_is_due_and_not_before(site: Si
     assert await site.status(ids[0]) == "scheduled"
     await site.clock.advance(4999)
     exchange = await worker.exchange([], worker.next_claim(9, suspects=True))
-    assert (exchange.claimed, exchange.wake_in_s) == ([], 0.001)
+    assert (list(exchange.claimed), exchange.wake_in_s) == ([], 0.001)
     await site.clock.advance(1)
     assert await site.take(worker) == ids
 
