@@ -5,7 +5,7 @@ Everything that a plugin author needs is importable from here.
 
 from __future__ import annotations
 
-from gateway import processes, results, schemes, signing
+from gateway import processes, redaction, results, schemes, signing
 from gateway.context import Context
 from gateway.declared import lifespan, lifespans_in, target
 from gateway.durations import Duration
@@ -59,6 +59,7 @@ __all__ = [
     "lifespan",
     "lifespans_in",
     "processes",
+    "redaction",
     "results",
     "schemes",
     "signing",

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import html
+import json
 import re
-from collections.abc import Collection, Iterable
-from urllib.parse import urlsplit, urlunsplit
+from collections.abc import Collection, Iterable, Iterator
+from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
 HIDDEN = "***"
 
+SHORTEST = 8
+"""What is shorter may be any word, and hiding it would spoil what is shown."""
+
+_SAME_EVERYWHERE = re.compile(r"[A-Za-z0-9_.~-]*\Z", re.ASCII)
+_PUBLIC = frozenset({"idempotency-key"})
 _SENSITIVE = re.compile(
     r"authorization|signature|secret|token|passw|cookie|api-?key|hmac|digest|credential|session|jwt|\bkey\b|\bsig\b",
     re.IGNORECASE,
@@ -31,3 +40,60 @@ def hide_query(url: str, own: Collection[str] = ()) -> str:
         hidden = sign and (name in own or _SENSITIVE.search(name))
         shown.append(f"{name}={HIDDEN}" if hidden else f"{name}{sign}{value}")
     return urlunsplit(("", "", parts.path, "&".join(shown), ""))
+
+
+def secrets_sent(headers: Iterable[tuple[str, str]], url: str, own: Collection[str] = ()) -> list[bytes]:
+    """What of a request proves who sent it, in the forms in which an answer may show it, the longest first.
+
+    That is the values of headers and of parameters of the URL whose names say so, or are among `own` (lower case).
+    """
+    found: set[str] = set()
+    for name, value in headers:
+        if name.lower() in own or (name.lower() not in _PUBLIC and _SENSITIVE.search(name)):
+            found.update(_credentials(value))
+    for item in url.partition("?")[2].split("&"):
+        name, _, value = item.partition("=")
+        if _SENSITIVE.search(name):
+            found.update((value, *(text for _, text in parse_qsl(item))))
+    forms = {form.encode() for text in found if len(text) >= SHORTEST for form in _forms(text)}
+    return sorted(forms, key=len, reverse=True)
+
+
+def hide_sent(body: bytes, secrets: Iterable[bytes], *, cut: bool = False) -> bytes:
+    """An answer's body without those; `cut`: its end is missing, and a secret may be cut there."""
+    for secret in secrets:
+        body = body.replace(secret, HIDDEN.encode())
+        if cut:
+            body = _without_begin(body, secret)
+    return body
+
+
+def _without_begin(body: bytes, secret: bytes) -> bytes:
+    for length in range(len(secret) - 1, SHORTEST - 1, -1):
+        if body.endswith(secret[:length]):
+            return body[:-length] + HIDDEN.encode()
+    return body
+
+
+def _credentials(value: str) -> Iterator[str]:
+    """A header's value, what stands in it behind a scheme, and the password of a basic one."""
+    yield value
+    scheme, _, rest = value.partition(" ")
+    if not rest:
+        return
+    yield rest
+    if scheme.lower() == "basic":
+        try:
+            yield base64.b64decode(rest, validate=True).decode().partition(":")[2]
+        except (binascii.Error, UnicodeDecodeError):
+            return
+
+
+def _forms(text: str) -> Iterator[str]:
+    """A text as it is, and as JSON, HTML and URLs have it."""
+    if _SAME_EVERYWHERE.match(text):
+        yield text
+        return
+    quoted = json.dumps(text, ensure_ascii=False)[1:-1]
+    yield from (text, quoted, quoted.replace("/", "\\/"), json.dumps(text)[1:-1])
+    yield from (html.escape(text), html.escape(text, quote=False), quote(text), quote(text, safe=""))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from gateway import (
@@ -14,9 +15,11 @@ from gateway import (
     Fatal,
     FieldFault,
     HttpError,
+    HttpResponse,
     JobRequest,
     Result,
     Retry,
+    redaction,
     signing,
 )
 
@@ -74,7 +77,7 @@ class HttpExecutor(Executor[HttpConfig]):
             raise Fatal(str(exc), type="egress_denied") from exc
         except HttpError as exc:
             raise Retry(exc.detail, type=exc.kind) from exc
-        return judge(response, config, now_s=self._clock())
+        return judge(_without_secrets(response, attempt, request), config, now_s=self._clock())
 
     def _headers(self, attempt: Attempt[HttpConfig], request: Outgoing) -> list[tuple[str, str]]:
         job = attempt.job
@@ -103,3 +106,12 @@ class HttpExecutor(Executor[HttpConfig]):
             ("webhook-timestamp", str(int(now_s))),
             ("webhook-signature", signature),
         ]
+
+
+def _without_secrets(response: HttpResponse, attempt: Attempt[HttpConfig], request: Outgoing) -> HttpResponse:
+    """The answer without what proved who asks: a page that shows requests must not bring it into a record."""
+    headers = [*request.headers, ("gateway-token", attempt.completion_token)]
+    auth = attempt.config.auth
+    secrets = redaction.secrets_sent(headers, request.url, own=(auth.header_name,) if auth is not None else ())
+    body = redaction.hide_sent(response.body, secrets, cut=response.truncated)
+    return response if body is response.body else replace(response, body=body)

@@ -16,6 +16,7 @@ from gateway.api.reply import Reply, json_reply
 from gateway.errors import AttemptError, Fatal, WrongState
 from gateway.executor import Attempt, Deferred, HttpClient, HttpResponse, Job, Payload
 from gateway.keys import JobIds
+from gateway.redaction import hide_sent, secrets_sent
 from gateway.registry.targets import Target
 from gateway.signers import signing_keys
 
@@ -112,10 +113,15 @@ class _Recorder:
             max_body=max_body,
             tls=tls,
         )
+        secrets = secrets_sent(headers, url, own=[name.lower() for name, _ in headers if not _may_show(name)])
+
+        def without(text: bytes) -> bytes:
+            return hide_sent(text, secrets, cut=response.truncated)
+
         self._response = {
             "status": response.status,
-            "headers": [list(pair) for pair in response.headers[:SHOWN_HEADERS]],
-            "body": _text(response.body),
+            "headers": [[name, without(value.encode()).decode()] for name, value in response.headers[:SHOWN_HEADERS]],
+            "body": _text(without(response.body)),
             "truncated": response.truncated or len(response.body) > SHOWN_BODY,
         }
         return response

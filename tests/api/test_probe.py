@@ -63,6 +63,16 @@ async def test_probe_shows_no_secret(api: Running) -> None:
     assert verify_callback(dict(receiver.requests[0].headers), b'{"test":true}', key) == {"test": True}
 
 
+async def test_probe_shows_no_secret_that_comes_back(api: Running) -> None:
+    page = b"Basic YWRhOnBhc3MtNDcxMQ==, pass-4711, x-shop: shop-4711, ?page=page-4711&token=token-4711, fine"
+    async with Receiver(always(answer("404 X", page, "X-Seen: shop-4711"))) as receiver:
+        auth = {"type": "basic", "username": "ada", "password": "pass-4711"}
+        url = receiver.url + "?token=token-4711"
+        shown = await probe(api, url, auth=auth, headers={"X-Shop": "shop-4711"})
+    assert shown["response"]["body"] == "***, ***, x-shop: ***, ?page=page-4711&token=***, fine"
+    assert ["x-seen", "***"] in shown["response"]["headers"]
+
+
 @pytest.mark.parametrize(
     ("status", "outcome"), [("503 X", "retry"), ("404 X", "fatal"), ("302 X", "fatal"), ("410 X", "fatal")]
 )
