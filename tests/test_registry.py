@@ -426,10 +426,11 @@ def test_a_failing_listener_is_logged_by_name_and_silences_no_other(tmp_path: Pa
     ]
 
 
-def test_retry_delay_is_the_first_answer_and_a_failing_plugin_gives_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", ["KeyError('x')", "SystemExit(3)", "GeneratorExit", "KeyboardInterrupt"])
+def test_retry_delay_is_the_first_answer_and_a_failing_plugin_gives_none(tmp_path: Path, error: str) -> None:
     last = "@hookimpl(trylast=True)\ndef retry_delay(job, failure): return 7"
     unsure = "@hookimpl\ndef retry_delay(failure): return None"
-    fails = "@hookimpl(tryfirst=True)\ndef retry_delay(): raise KeyError('x')"
+    fails = f"@hookimpl(tryfirst=True)\ndef retry_delay(): raise {error}"
     registry = build(tmp_path, plug_a=last, plug_b=unsure, plug_c=fails)
     with capture_logs() as logs:
         assert registry.retry_delay(JOB, OSError("x")) == 7.0
@@ -437,7 +438,7 @@ def test_retry_delay_is_the_first_answer_and_a_failing_plugin_gives_none(tmp_pat
     assert build(tmp_path, plug_b=unsure).retry_delay(JOB, OSError("x")) is None
 
 
-@pytest.mark.parametrize("answer", ["-1", "float('nan')", "float('inf')", "True", "'5s'", "wait()"])
+@pytest.mark.parametrize("answer", ["-1", "float('nan')", "float('inf')", "True", "'5s'", "wait()", "10**400"])
 def test_retry_delay_that_is_no_delay_is_refused(tmp_path: Path, answer: str) -> None:
     code = f"async def wait(): return 5\n@hookimpl\ndef retry_delay(job): return {answer}"
     registry = build(tmp_path, plug_a=code)

@@ -46,6 +46,8 @@ def about(payload, context: Context):
 def bad(payload):
     match payload:
         case "retry": raise Retry("later", after=7, details={"a": 1})
+        case "huge": raise Retry("much later", after=10**400)
+        case "generator": raise GeneratorExit
         case "fatal": raise Fatal("never", type="refused")
         case "error": raise KeyError("k")
         case "exit": sys.exit(4)
@@ -137,6 +139,8 @@ async def test_context_speaks_to_the_dispatcher(run: Run) -> None:
 ANY_JSON = "dict, list, str, int, float, bool or None"
 FAILURES: dict[str, tuple[type[Exception], str, str]] = {
     "retry": (Retry, "retry", "later"),
+    "huge": (Retry, "retry", "much later"),
+    "generator": (Retry, "generatorexit", "raised GeneratorExit()"),
     "fatal": (Fatal, "refused", "never"),
     "error": (Retry, "KeyError", "'k'"),
     "exit": (Retry, "systemexit", "raised SystemExit(4)"),
