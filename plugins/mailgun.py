@@ -1,7 +1,7 @@
 """Mailgun: an HMAC-SHA256 of a time and a random token, which stand beside the event in the body.
 
-The event itself is not signed: whoever sees one delivery can send another event under its token, once. So the token is
-what a repeat is known by, and a second delivery with it is one, whatever it says.
+The event itself is not signed: whoever sees one delivery can send another event under its token. So the token is what a
+repeat is known by: each route takes it once, and a second delivery with it is a repeat there, whatever it says.
 """
 
 from __future__ import annotations
