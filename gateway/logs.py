@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import logging
 import sys
+from functools import partial
 from typing import Any
 
 import structlog
 from opentelemetry import trace
 
 from gateway.folding import Folding
+from gateway.log_lines import LogLines
 from gateway.settings import GatewaySettings
 
 
 def configure_logging(settings: GatewaySettings) -> None:
     """One JSON object a line, or readable lines on a terminal (`log_format = "auto"` decides by where they go)."""
     as_json = settings.log_format == "json" or (settings.log_format == "auto" and not sys.stderr.isatty())
+    stamped: list[structlog.types.Processor] = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
     rendering: list[structlog.types.Processor] = (
         [structlog.processors.JSONRenderer()]
         if as_json
@@ -24,16 +30,23 @@ def configure_logging(settings: GatewaySettings) -> None:
     structlog.configure(
         processors=[
             Folding(),
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *stamped,
             structlog.processors.format_exc_info,
             _traced,
             *rendering,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(settings.log_level.upper())),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        logger_factory=LogLines(sys.stderr, tell=partial(_tell_dropped, [*stamped, *rendering])),
         cache_logger_on_first_use=True,
     )
+
+
+def _tell_dropped(processors: list[structlog.types.Processor], dropped: int) -> str:
+    """The line for lines that could not be written."""
+    facts: Any = {"event": "log lines were dropped: they could not be written", "lines": dropped}
+    for process in processors:
+        facts = process(None, "warning", facts)
+    return str(facts)
 
 
 def _traced(logger: Any, name: str, facts: structlog.types.EventDict) -> structlog.types.EventDict:

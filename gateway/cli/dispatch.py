@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 from typing import Annotated
@@ -30,8 +31,9 @@ def dispatch(processes: Processes = 1, imports: Imports = None) -> None:
     uvloop.run(run_dispatcher(settings, redis_url=redis_url(settings)))
     # a synchronous callable that never returns holds its thread, and with it an ordinary exit
     kill_children()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):  # full, or nobody reads it
+            stream.flush()
     os._exit(0)
 
 

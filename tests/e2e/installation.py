@@ -121,9 +121,9 @@ class Installation:
         """A module of the user's own."""
         (self.folder / f"{name}.py").write_text(text)
 
-    def start(self, *arguments: str, env: dict[str, str] | None = None) -> Process:
-        log = self.folder / f"log.{len(self._started)}"
-        process = Process([*self._command, *arguments], self.folder, log, self._env | (env or {}))
+    def start(self, *arguments: str, env: dict[str, str] | None = None, log: Path | None = None) -> Process:
+        own = self.folder / f"log.{len(self._started)}"
+        process = Process([*self._command, *arguments], self.folder, log or own, self._env | (env or {}))
         self._started.append(process)
         return process
 
