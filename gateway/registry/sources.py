@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gateway.errors import ConfigError, PluginError, SecretMissing
 from gateway.expressions import ROOTS
 from gateway.keys import NAME
-from gateway.registry.targets import check_lane
+from gateway.registry.targets import Target, check_lane
 from gateway.registry.unread import unread_verifier
 from gateway.settings import (
     TRIGGER_KEYS,
     RouteSettings,
     SecretSource,
+    TargetSettings,
     TriggerSettings,
     decode,
     join_place,
@@ -28,14 +29,14 @@ def make_trigger(
     settings: TriggerSettings,
     verifiers: Mapping[str, type[Verifier[Any]]],
     *,
-    targets: Iterable[str],
+    targets: Mapping[str, Target | TargetSettings],
     lanes: Sequence[str],
     secrets: SecretSource | None,
 ) -> Trigger:
     """The trigger of a configured table; raises ConfigError with the table's place."""
     place = settings.place
     routes = tuple(
-        _make_route(route, join_place(place, f"routes[{at}]"), targets=list(targets), lanes=lanes)
+        _make_route(route, join_place(place, f"routes[{at}]"), targets=targets, lanes=lanes)
         for at, route in enumerate(settings.routes)
     )
     kind = verifiers.get(settings.verifier)
@@ -51,10 +52,17 @@ def make_trigger(
     return Trigger(name, _make_verifier(kind, config, place), routes, settings)
 
 
-def _make_route(route: RouteSettings, place: str, *, targets: Sequence[str], lanes: Sequence[str]) -> Route:
-    if route.target not in targets:
-        mend = mend_name(route.target, targets)
+def _make_route(
+    route: RouteSettings, place: str, *, targets: Mapping[str, Target | TargetSettings], lanes: Sequence[str]
+) -> Route:
+    target = targets.get(route.target)
+    if target is None:
+        mend = mend_name(route.target, list(targets))
         raise ConfigError(join_place(place, "target"), f'no target named "{route.target}"; {mend}')
+    for name in ("lane", "delay") if target.ordered else ():
+        if getattr(route, name) is not None:
+            what = f'target "{route.target}" is ordered, and its jobs run in the order in which they came'
+            raise ConfigError(join_place(place, name), f"{what}; leave {name} out")
     _check_lane_name(route.lane, lanes, place)
     return compile_route(
         place,

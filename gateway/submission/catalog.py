@@ -19,6 +19,9 @@ class TargetFacts(Protocol):
     @property
     def retry(self) -> RetryPolicy: ...
 
+    @property
+    def ordered(self) -> bool: ...
+
     def check_request(self, request: JobRequest) -> None:
         """Raises ValueError (FieldFault: with the field) unless its jobs may set this."""
 

@@ -13,6 +13,9 @@ from gateway.submission.catalog import TargetFacts
 from gateway.submission.faults import Faults
 from gateway.submission.instants import read_instant
 
+_TURNS = ("lane", "priority", "delay", "run_at", "run_after", "scheduled_at")
+"""What decides when a job's turn comes."""
+
 
 def choose_target(body: SubmitBody, targets: Mapping[str, TargetFacts], faults: Faults) -> TargetFacts | None:
     """The target that the body names, by `target` or its older name `type`."""
@@ -59,6 +62,14 @@ def choose_start(body: SubmitBody, faults: Faults, *, now_s: float) -> tuple[int
     if at_s - now_s > MAX_S:
         faults.add(pointer, "lies more than ten years ahead")
     return max(0, round((at_s - now_s) * 1000)), at_s
+
+
+def check_order(body: SubmitBody, target: TargetFacts | None, faults: Faults) -> None:
+    """Adds a fault for all that would have a job of an ordered target overtake others, or be overtaken."""
+    for name in _TURNS if target is not None and target.ordered else ():
+        if getattr(body, name) is not None and not faults.touch(f"/{name}"):
+            mend = "set it on the target" if name == "lane" else "leave it out"
+            faults.add(f"/{name}", f"jobs of an ordered target run in the order in which they came; {mend}")
 
 
 def choose_attempts(body: SubmitBody, faults: Faults) -> int | None:

@@ -11,7 +11,14 @@ from gateway.jobs import URL_TARGET, JobRequest, Options, Submission
 from gateway.submission.body import SubmitBody
 from gateway.submission.catalog import Caller, Catalog
 from gateway.submission.checks import check_fields, check_idempotency_key
-from gateway.submission.choices import choose_attempts, choose_lane, choose_retry, choose_start, choose_target
+from gateway.submission.choices import (
+    check_order,
+    choose_attempts,
+    choose_lane,
+    choose_retry,
+    choose_start,
+    choose_target,
+)
 from gateway.submission.decoding import decode_body
 from gateway.submission.faults import Faults
 from gateway.submission.fingerprint import idempotency
@@ -35,6 +42,7 @@ def parse_submission(text: bytes, catalog: Catalog, *, caller: Caller, now_s: fl
     request = choose_request(body, target, faults)
     lane, priority = choose_lane(body, catalog.lanes, faults)
     delay_ms, run_at_s = choose_start(body, faults, now_s=now_s)
+    check_order(body, target, faults)
     attempts = choose_attempts(body, faults)
     retry = choose_retry(body, target, faults)
     idempotency_key = check_idempotency_key(body, caller.idempotency_key, faults)

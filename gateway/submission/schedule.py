@@ -11,7 +11,7 @@ from gateway.schedules.definition import MAX_JITTER_S, MAX_PAYLOAD, make_schedul
 from gateway.submission.body import SubmitBody
 from gateway.submission.catalog import TargetFacts
 from gateway.submission.checks import check_fields
-from gateway.submission.choices import choose_lane, choose_target
+from gateway.submission.choices import check_order, choose_lane, choose_target
 from gateway.submission.decoding import decode_struct
 from gateway.submission.faults import Faults
 
@@ -36,10 +36,17 @@ def check_schedule(
     """Adds a fault for every field that is missing or wrong."""
     _check_timing(body, faults)
     as_job = SubmitBody(
-        target=body.target, payload=body.payload, lane=body.lane, key=body.key, timeout=body.timeout, tags=body.tags
+        target=body.target,
+        payload=body.payload,
+        lane=body.lane,
+        priority=body.priority,
+        key=body.key,
+        timeout=body.timeout,
+        tags=body.tags,
     )
-    choose_target(as_job, targets, faults)
+    target = choose_target(as_job, targets, faults)
     choose_lane(as_job, lanes, faults)
+    check_order(as_job, target, faults)
     check_fields(as_job, faults)
     if (size := len(bytes(body.payload))) > MAX_PAYLOAD:
         faults.add("/payload", f"is {size} bytes long; at most {MAX_PAYLOAD} are allowed in a schedule")

@@ -163,3 +163,28 @@ async def test_target_is_404_when_there_is_none_of_that_name(api: Running, metho
     answer = await api.client.request(method, f"/targets/sngle{path}")
     assert answer.status_code == 404
     assert "sngle" in answer.json()["detail"]
+
+
+OVERTAKING = {"lane": "low", "priority": 5, "delay": "1s", "run_at": "2030-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize("field", OVERTAKING)
+async def test_job_of_an_ordered_target_is_refused_where_it_would_change_its_turn(api: Running, field: str) -> None:
+    body = {"target": "ledger", "key": "k", field: OVERTAKING[field]}
+    answer = await api.client.post("/jobs", json=body)
+    assert answer.status_code == 422, answer.text
+    assert [fault["pointer"] for fault in answer.json()["errors"]] == [f"/{field}"]
+    assert "ordered" in answer.json()["errors"][0]["detail"]
+    assert (await api.client.post("/jobs", json=body | {field: None})).status_code == 202
+
+
+async def test_schedule_and_route_of_an_ordered_target_leave_its_order_alone(api: Running) -> None:
+    schedule = {"cron": "@daily", "target": "ledger", "lane": "low", "priority": 1}
+    answer = await api.client.put("/schedules/s", json=schedule)
+    assert answer.status_code == 422, answer.text
+    assert sorted(fault["pointer"] for fault in answer.json()["errors"]) == ["/lane", "/priority"]
+    for field, value in (("lane", "low"), ("delay", "1s")):
+        trigger = {"verifier": "none", "accept_unverified": True, "routes": [{"target": "ledger", field: value}]}
+        answer = await api.client.put("/triggers/t", json=trigger)
+        assert answer.status_code == 422, answer.text
+        assert f"routes[0].{field}" in answer.text or f"/routes/0/{field}" in answer.text
