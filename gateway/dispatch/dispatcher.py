@@ -25,6 +25,7 @@ from gateway.dispatch.progress import Progress
 from gateway.dispatch.replays import carry_replays
 from gateway.dispatch.schedules import Scheduler
 from gateway.dispatch.slots import Slots
+from gateway.dispatch.suspects import SuspectPlace
 from gateway.dispatch.telling import Telling
 from gateway.dispatch.upkeep import reap, upkeep
 from gateway.errors import StoreError
@@ -104,6 +105,13 @@ class Dispatcher:
         self._lease_ms = round(settings.gateway.lease * 1000)
         self._draining = False
         self._slots = Slots(settings.gateway.slots)
+        self._suspect_place = SuspectPlace(
+            self._slots,
+            store,
+            lease_s=settings.gateway.lease,
+            max_stalls=settings.gateway.max_stalls,
+            given_on=self._look,
+        )
         self._attempts = Attempts(runner, done=self._done)
         self._workers = [self._worker(partition) for partition in range(store.partitions)]
         self._loops = [
@@ -178,6 +186,7 @@ class Dispatcher:
             self._scheduler.run(),
             self._progress.run(),
             self._registrations.run(),
+            self._suspect_place.run(),
             self._beat(),
         ]
         work += [forwarder.run() for forwarder in self._forwarders.values()]
@@ -205,6 +214,9 @@ class Dispatcher:
         )
 
     def _start(self, jobs: Sequence[Claimed], asked_s: float) -> None:
+        for job in jobs:
+            if job.suspect:  # at most one: its claim reserved one place
+                self._suspect_place.hold(job)
         if self._draining:
             for job in jobs:
                 self._give_back(job)
@@ -234,10 +246,12 @@ class Dispatcher:
 
     def _give_back(self, job: Claimed) -> None:
         if job.suspect:
-            self._slots.give_back_suspect()
-            for loop in self._loops:  # every claim meanwhile had to pass the other suspects over
-                loop.look()
+            self._suspect_place.leave(job)
         self._slots.give_back(1)
+
+    def _look(self) -> None:
+        for loop in self._loops:  # every claim meanwhile had to pass the other suspects over
+            loop.look()
 
     def _wake(self, partition: int) -> None:
         self._loops[partition].wake()

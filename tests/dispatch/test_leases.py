@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -158,15 +159,52 @@ async def test_suspects_run_one_after_another_without_a_pause_between_them(
     async with dispatching(settings) as running:
         stranded = [await running.client.submit("hold", {"stage": namespace, "label": str(n)}) for n in range(suspects)]
         await until(lambda: _true(stage.active == suspects))
-        for job_id in stranded:
-            running.dispatcher._attempts.end(job_id, "lost")
-        leases = f"{running.client.store.keyspaces[0].prefix}leases"
-        await running.client.store.client.zadd(leases, dict.fromkeys(stranded, 1))
+        await _strand(running, stranded)
         stage.go.set()
         async with asyncio.timeout(12):  # with a pause of the poll after each, it would take twice as long and more
             for job_id in stranded:
                 assert (await running.client.ended(job_id)).status == "succeeded"
     assert stage.log.count("start 0") == 2
+
+
+async def test_suspect_that_outlives_a_lease_lets_the_next_one_run(
+    valkey_server: Server, namespace: str, tmp_path: Path, stage: Stage
+) -> None:
+    settings = settings_for(tmp_path, valkey_server.url, namespace, lease=f"{LEASE_S}s")
+    async with dispatching(settings) as running:
+        long = [await running.client.submit("hold", {"stage": namespace, "label": str(n)}) for n in range(3)]
+        await until(lambda: _true(stage.active == 3))
+        await _strand(running, long)
+        # one after another, each a lease later
+        await until(lambda: _true([stage.log.count(f"start {n}") for n in range(3)] == [2, 2, 2]))
+        stage.go.set()
+        for job_id in long:
+            assert (await running.client.ended(job_id)).status == "succeeded"
+
+
+async def test_suspect_that_one_more_loss_would_end_keeps_its_place(
+    valkey_server: Server, namespace: str, tmp_path: Path, stage: Stage
+) -> None:
+    settings = settings_for(tmp_path, valkey_server.url, namespace, lease=f"{LEASE_S}s", max_stalls=0)
+    async with dispatching(settings) as running:
+        jobs = [await running.client.submit("hold", {"stage": namespace, "label": str(n)}) for n in range(2)]
+        await until(lambda: _true(stage.active == 2))
+        await _strand(running, jobs)
+        await until(lambda: _true(stage.log.count("start 0") == 2))
+        place = running.dispatcher._suspect_place
+        await until(lambda: _true(place._from_s == math.inf))
+        assert stage.log.count("start 1") == 1
+        stage.go.set()
+        for job_id in jobs:
+            assert (await running.client.ended(job_id)).status == "succeeded"
+
+
+async def _strand(running: Dispatching, job_ids: Sequence[str]) -> None:
+    """Has the jobs lose their dispatcher, and be taken back as suspects."""
+    for job_id in job_ids:
+        running.dispatcher._attempts.end(job_id, "lost")
+    leases = f"{running.client.store.keyspaces[0].prefix}leases"
+    await running.client.store.client.zadd(leases, dict.fromkeys(job_ids, 1))
 
 
 async def _take_away(running: Dispatching, job_id: str) -> None:

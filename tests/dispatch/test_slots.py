@@ -7,6 +7,9 @@ from collections import Counter
 import pytest
 
 from gateway.dispatch.slots import Slots, Turn
+from gateway.dispatch.suspects import SuspectPlace
+from gateway.settings import Settings
+from tests.dispatch.running import claimed, client_of
 
 
 class Loop:
@@ -105,3 +108,21 @@ def test_what_is_there_already_takes_no_more_than_is_free(most: int) -> None:
     slots = Slots(10)
     assert slots.take(most) == min(most, 10)
     assert slots.free == 10 - min(most, 10)
+
+
+async def test_place_that_a_suspect_has_given_on_is_not_given_back_at_its_end(settings: Settings) -> None:
+    slots, told = Slots(1), Counter[str]()
+    loop, other = Loop(slots), Loop(slots)
+    async with client_of(settings) as client:
+        place = SuspectPlace(slots, client.store, lease_s=30, max_stalls=2, given_on=lambda: told.update(["free"]))
+    first, second = claimed("hold", 1), claimed("hold", 1)
+    assert slots.reserve_suspect(loop.turn)
+    place.hold(first)
+    place.leave(first)
+    assert slots.reserve_suspect(other.turn)
+    place.hold(second)
+    place.leave(first)
+    assert not slots.reserve_suspect(loop.turn), "the second has it"
+    place.leave(second)
+    assert slots.reserve_suspect(loop.turn)
+    assert told["free"] == 2
