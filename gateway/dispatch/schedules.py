@@ -22,6 +22,9 @@ from gateway.store.slots import Due, DueSchedule, Fired, due_schedules, fire_slo
 log = structlog.get_logger(__name__)
 
 DUE_MOST = 50
+LOOKED_AT_MOST = 10_000
+"""Due schedules that are looked at where none of those before could fire."""
+
 POLL_S = (0.5, 1.0)
 """Between these, at random: how soon a new or resumed schedule is seen."""
 
@@ -97,10 +100,16 @@ class Scheduler:
 
     async def fire_due(self, partition: int) -> float:
         """Fires what is due in a partition now; seconds until it should be looked at again. Raises StoreError."""
-        due = await due_schedules(self.store, partition, most=DUE_MOST)
-        verdicts = [await self._fire(partition, due, each) for each in due.schedules]
-        if "fired" in verdicts:
-            return 0.0  # there may be more, and what fired waits for its next slot now
+        seen, most = 0, DUE_MOST
+        while True:
+            due = await due_schedules(self.store, partition, most=most)
+            verdicts = [await self._fire(partition, due, each) for each in due.schedules[seen:]]
+            if "fired" in verdicts:
+                return 0.0  # there may be more, and what fired waits for its next slot now
+            if len(due.schedules) < most or most > LOOKED_AT_MOST:
+                break
+            # none of these could: a full lane, or a definition that is not for this process, stands before the others
+            seen, most = most, most * 4
         poll_s = self.rng.uniform(*POLL_S)
         return poll_s if due.later_ms is None else min(poll_s, max(_LEAST_S, due.later_ms / 1000))
 

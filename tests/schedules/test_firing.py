@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import msgspec
 import pytest
 
-from gateway.dispatch.schedules import Scheduler
+from gateway.dispatch.schedules import DUE_MOST, Scheduler
 from gateway.errors import NotFound, StoreFull, StoreUnavailable, WrongState
 from gateway.schedules import Schedule, plan
 from gateway.store import Store, scripts
@@ -325,6 +325,21 @@ async def test_slot_fires_once_when_the_reply_is_lost(yard: Yard, proxy: Proxy, 
     finally:
         yard.site.store = own
         await store.aclose()
+
+
+async def test_many_that_cannot_fire_keep_no_other_from_firing(yard: Yard) -> None:
+    store = yard.site.store
+    await yard.start("10:00:30", "* * * * *")
+    names = [each for at in range(1000) if _home(store, each := f"broken{at}") == yard.site.partition][: DUE_MOST + 1]
+    for name in names:
+        await put_schedule(store, Schedule(name=name, cron="* * * * *", target="t"))
+        await store.client.hset(f"{yard.site.prefix}schedule:{name}", "definition", '{"name":7}')
+    await store.client.zadd(f"{yard.site.prefix}schedules", dict.fromkeys(names, 1))
+    await yard.move("10:01:00")
+    await yard.fire()
+    assert await yard.slots() == ["10:01:00"]
+    for name in names:
+        await remove_schedule(store, name)
 
 
 async def test_slot_waits_when_the_server_is_full(namespace: str) -> None:
