@@ -19,6 +19,9 @@ from opentelemetry import trace
 from gateway.jobs import JobRequest
 from gateway.signing import SigningKey
 
+ENDING_S = 5.0
+"""How long an attempt that is cancelled may take to end, unless its executor says otherwise."""
+
 C = TypeVar("C", bound=msgspec.Struct)
 T = TypeVar("T")
 
@@ -202,6 +205,10 @@ class Executor(ABC, Generic[C]):
     @abstractmethod
     async def execute(self, attempt: Attempt[C]) -> Result | Deferred:
         """Runs one attempt."""
+
+    def ending_s(self, config: C) -> float:
+        """How long an attempt that is cancelled may take to end before it is cancelled again."""
+        return ENDING_S
 
     def trouble(self) -> str:
         """What keeps attempts from running as they should, for `/readyz` of a dispatcher; empty: nothing."""

@@ -19,7 +19,7 @@ from gateway.callouts import CallOuts
 from gateway.completion import completion_token
 from gateway.durations import MAX_S
 from gateway.errors import ConfigError, EgressDenied, Fatal, NotFound, Retry, StoreError
-from gateway.executor import Attempt, Deferred, HttpClient, Job, Payload, Result
+from gateway.executor import ENDING_S, Attempt, Deferred, HttpClient, Job, Payload, Result
 from gateway.jobs import BUILT_IN, CALLBACK_TARGET, GONE, URL_TARGET, Claimed, Options, Settlement, unpack_body
 from gateway.registry import Registry, Target
 from gateway.results import encode_error, error_of, result_of
@@ -93,6 +93,14 @@ class Runner:
             raise
         except BaseException as failure:  # what ends a process must not do so from within a job
             return self._failed(claimed, target, options, _stray(failure, target))
+
+    def ending_s(self, claimed: Claimed) -> float:
+        """How long the attempt may take to end once it is cancelled."""
+        try:
+            target = self.registry.target(claimed.target)
+        except NotFound:  # removed meanwhile
+            return ENDING_S
+        return target.executor.ending_s(target.config)
 
     def timed_out(self, claimed: Claimed) -> Settlement:
         """The outcome of an attempt that was cancelled at its deadline."""

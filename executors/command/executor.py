@@ -60,6 +60,9 @@ class CommandExecutor(Executor[CommandConfig]):
         """Ends the process that starts the commands, and any command that is left."""
         await self._launcher.aclose()
 
+    def ending_s(self, config: CommandConfig) -> float:
+        return config.grace + processes.SWEEP_S + super().ending_s(config)
+
     async def _run(self, attempt: Attempt[CommandConfig]) -> processes.Ending:
         config = attempt.config
         spec = self._spec(attempt)

@@ -71,6 +71,9 @@ class PythonExecutor(Executor[PythonConfig]):
         self._checked[config.callable] = found
         self._functions.pop(config.callable, None)
 
+    def ending_s(self, config: PythonConfig) -> float:
+        return super().ending_s(config) + (processes.SWEEP_S if config.isolation == "process" else 0.0)
+
     def code_name(self, config: PythonConfig) -> str:
         return config.callable
 

@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import os
 import sys
+import threading
 from typing import Annotated
 
+import structlog
 import typer
 import uvloop
 
@@ -16,6 +18,14 @@ from gateway.dispatch.process import run_dispatcher
 from gateway.settings import Settings
 from gateway.settings.environment import REDIS_URL, full_name
 from gateway.supervisor import Child, Supervisor, kill_children
+
+CLOSE_S = 10.0
+"""After the last attempt: how long lifespans, processes and connections may take to close."""
+
+END_S = 1.0
+"""How long tasks that callables have left may take to end once they are cancelled."""
+
+log = structlog.get_logger(__name__)
 
 Processes = Annotated[int, typer.Option(min=1, max=256, help="Dispatcher processes, restarted if they end.")]
 
@@ -28,13 +38,38 @@ def dispatch(processes: Processes = 1, imports: Imports = None) -> None:
     settings = open_process(imports)
     if processes > 1:
         raise typer.Exit(asyncio.run(Supervisor(dispatchers(settings, redis_url(settings), processes)).run()))
-    uvloop.run(run_dispatcher(settings, redis_url=redis_url(settings)))
-    # a synchronous callable that never returns holds its thread, and with it an ordinary exit
+    uvloop.run(_run(settings))
+
+
+async def _run(settings: Settings) -> None:
+    await run_dispatcher(settings, redis_url=redis_url(settings), over=_exit_in_any_case)
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    if rest:
+        await asyncio.wait(rest, timeout=END_S)
+    # a callable that never returns holds its thread or the event loop, and with it an ordinary exit
+    _exit(0)
+
+
+def _exit_in_any_case() -> None:
+    """Ends this process after a while even if closing hangs: in code of a target's module, or in a plugin's."""
+    last_resort = threading.Timer(CLOSE_S, _give_up)
+    last_resort.daemon = True
+    last_resort.start()
+
+
+def _give_up() -> None:
+    log.error("what targets or plugins opened does not close; exiting without", after_s=CLOSE_S)
+    _exit(1)
+
+
+def _exit(code: int) -> None:
     kill_children()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):  # full, or nobody reads it
             stream.flush()
-    os._exit(0)
+    os._exit(code)
 
 
 def dispatchers(settings: Settings, url: str, processes: int) -> list[Child]:

@@ -3,6 +3,9 @@
 Attempts that are over at their first step, as short jobs are, run one after another in one task. The first that waits
 for something keeps the task for itself, and those after it get tasks of their own: a task for each job, and its turns
 of the event loop, would cost as much as a short job itself.
+
+An attempt that is cancelled and does not end is cancelled again, and left behind in the end: its job is settled, and
+others have its slot, while its code goes on for as long as it swallows what would end it.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context, copy_context
 from time import perf_counter
 from typing import Literal
+
+import structlog
 
 from gateway.dispatch.blocked import Holder
 from gateway.dispatch.steps import rest_of
@@ -25,14 +30,32 @@ SWEEP_S = 0.05
 """How often deadlines are looked at: a timer for each attempt would cost more than a short job itself."""
 
 
+MOST_CANCELS = 3
+"""After so many, with twice as long between them each time, an attempt that does not end is left behind."""
+
+log = structlog.get_logger(__name__)
+
+
 class Running:
     """A job that this process holds: `end` says what its cancellation means; times are the loop's.
 
+    `deadline_s` is when it is ended, or, once that is `asked`, when it is cancelled again; `cancels` are those so far.
     `task` runs it now, None before and after: a task may run several, but never two at once. `until_s`, by
     `perf_counter`: an attempt that has not begun by then has lost its lease, or nearly.
     """
 
-    __slots__ = ("asked", "cancelled", "claimed", "deadline_s", "end", "over", "started_s", "task", "until_s")
+    __slots__ = (
+        "asked",
+        "cancelled",
+        "cancels",
+        "claimed",
+        "deadline_s",
+        "end",
+        "over",
+        "started_s",
+        "task",
+        "until_s",
+    )
 
     def __init__(self, claimed: Claimed, started_s: float, until_s: float) -> None:
         self.claimed = claimed
@@ -43,6 +66,7 @@ class Running:
         self.task: asyncio.Task[None] | None = None
         self.end: End = "released"
         self.asked = False
+        self.cancels = 0
         self.over = False
 
     def set_deadline(self, deadline_s: float) -> None:
@@ -115,14 +139,20 @@ class Attempts:
             return False
         if token and running.claimed.token != token:
             return False
-        running.deadline_s = math.inf
         running.end = end
-        running.asked = True
         if end == "cancelled":
             running.cancelled.set()
-        if running.task is not None:
-            running.task.cancel()
+        if running.asked:  # and cancelled, but has not ended yet: that is minded already
+            return True
+        running.asked = True
+        self._cancel(running)
         return True
+
+    def leave_behind(self, *, most_s: float) -> None:
+        """Leaves behind what has been ended and should have been over in `most_s`, before this process exits."""
+        for running in list(self.held.values()):
+            if running.asked and running.task is not None and self._runner.ending_s(running.claimed) <= most_s:
+                self._leave(running)
 
     def holder(self, task: asyncio.Task[object] | None) -> Holder:
         """Whose a task is; from any thread."""
@@ -135,8 +165,37 @@ class Attempts:
         loop = asyncio.get_running_loop()
         now = loop.time()
         for job_id in [job_id for job_id, running in self.held.items() if running.deadline_s <= now]:
-            self.end(job_id, "timeout")
+            running = self.held[job_id]
+            if not running.asked:
+                self.end(job_id, "timeout")
+            elif running.cancels < MOST_CANCELS:
+                self._cancel(running)
+            else:
+                self._leave(running)
         self._sweep = loop.call_later(SWEEP_S, self._end_overdue) if self.held else None
+
+    def _cancel(self, running: Running) -> None:
+        """Cancels it, and again after a while; where it has not begun, it is over when it does."""
+        if running.task is not None:
+            running.task.cancel()
+            running.cancels += 1
+        patience_s = self._runner.ending_s(running.claimed) * 2 ** max(0, running.cancels - 1)
+        running.deadline_s = asyncio.get_running_loop().time() + patience_s
+
+    def _leave(self, running: Running) -> None:
+        """The attempt is over, although its code is not."""
+        running.deadline_s = math.inf
+        if running.over:
+            return
+        job = running.claimed
+        log.error(
+            "an attempt does not end: its code swallows every cancellation",
+            job_id=job.job_id,
+            target=job.target,
+            attempt=job.attempt,
+            settled_as=running.end,
+        )
+        self._end(running, self._ended(running))
 
     async def wait_idle(self) -> None:
         """Returns once no attempt is under way."""
@@ -186,11 +245,16 @@ class Attempts:
             elif _in(running.task):  # else the coroutine is closed with its loop
                 settlement = self._runner.strayed(running.claimed, error)
         finally:
-            running.task, running.over = None, True
-            self._active -= 1
-            if self._active == 0:
-                self._idle.set()
-            self._done(running, settlement)
+            running.task = None
+            if not running.over:  # else it was left behind
+                self._end(running, settlement)
+
+    def _end(self, running: Running, settlement: Settlement | None) -> None:
+        running.over = True
+        self._active -= 1
+        if self._active == 0:
+            self._idle.set()
+        self._done(running, settlement)
 
     def _ended(self, running: Running) -> Settlement | None:
         """The outcome of an attempt that was ended from here, as `end` says; none where another dispatcher has it."""

@@ -30,6 +30,7 @@ from gateway.dispatch.telling import Telling
 from gateway.dispatch.upkeep import reap, upkeep
 from gateway.errors import StoreError
 from gateway.events import JobEvent
+from gateway.executor import ENDING_S
 from gateway.jobs import Claimed, Settlement
 from gateway.liveness import HUNG_S
 from gateway.registrations import Registrations
@@ -48,6 +49,9 @@ log = structlog.get_logger(__name__)
 
 _FLUSH_S = 5.0
 """After the drain: how long outcomes and releases may take to be written."""
+
+_END_S = 3.0
+"""Of that: how long attempts may take to end before they are left behind, to end with the process."""
 
 
 def dispatcher_name() -> str:
@@ -303,11 +307,19 @@ class Dispatcher:
             self._attempts.end(job_id, "released")
         try:
             async with asyncio.timeout(_FLUSH_S):
+                await self._let_end()
                 await self._attempts.wait_empty()
                 for loop in self._loops:
                     await loop.wait_written()
         except TimeoutError:
             log.warning("outcomes not written; their leases will run out", jobs=len(self._attempts.held))
+
+    async def _let_end(self) -> None:
+        try:
+            async with asyncio.timeout(_END_S):
+                await self._attempts.wait_idle()
+        except TimeoutError:
+            self._attempts.leave_behind(most_s=ENDING_S)
 
     async def _leave(self) -> None:
         for worker in self._workers:

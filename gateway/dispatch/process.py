@@ -7,6 +7,7 @@ import random
 import signal
 import socket
 import time
+from collections.abc import Callable
 
 import structlog
 
@@ -33,8 +34,13 @@ from gateway.vitals import Vitals, process_registry
 log = structlog.get_logger(__name__)
 
 
-async def run_dispatcher(settings: Settings, *, redis_url: str) -> None:
-    """Runs a dispatcher until TERM or INT; a second signal stops at once.
+def _ignore() -> None:
+    """Nobody waits for the end of the work."""
+
+
+async def run_dispatcher(settings: Settings, *, redis_url: str, over: Callable[[], None] = _ignore) -> None:
+    """Runs a dispatcher until TERM or INT; a second signal stops at once. `over` is called once its work is done, and
+    only what it has opened is still to be closed, by code that may not be ours.
 
     Waits for Redis if it is away. Raises ConfigError or StoreMismatch if it can never run.
     """
@@ -47,7 +53,7 @@ async def run_dispatcher(settings: Settings, *, redis_url: str) -> None:
     if store is None:
         return
     try:
-        await _run(settings, store, registry, stop=stop, redis_url=redis_url)
+        await _run(settings, store, registry, stop=stop, redis_url=redis_url, over=over)
     finally:
         await store.aclose()
 
@@ -72,7 +78,9 @@ async def _open_store(settings: Settings, redis_url: str, registry: Registry, st
     return None
 
 
-async def _run(settings: Settings, store: Store, registry: Registry, *, stop: Stop, redis_url: str) -> None:
+async def _run(
+    settings: Settings, store: Store, registry: Registry, *, stop: Stop, redis_url: str, over: Callable[[], None]
+) -> None:
     gateway = settings.gateway
     lag, vitals = LoopLag(), Vitals("dispatcher", package.__version__)
     metrics = process_registry(lag, vitals, store.client.calls)
@@ -124,6 +132,7 @@ async def _run(settings: Settings, store: Store, registry: Registry, *, stop: St
         try:
             await dispatcher.run(stop)
         finally:
+            over()
             server.should_exit = True
             measuring.cancel()
             await asyncio.gather(health, measuring, return_exceptions=True)

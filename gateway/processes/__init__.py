@@ -7,13 +7,14 @@ group may stay.
 from __future__ import annotations
 
 from gateway.processes.child import Child, Ending
-from gateway.processes.control import Control
+from gateway.processes.control import SWEEP_S, Control
 from gateway.processes.launcher import Ends, Launcher
 from gateway.processes.lines import Lines
 from gateway.processes.streams import Head, Reader, Tail, Writer
 from gateway.processes.talk import Messages, Talk, frame
 
 __all__ = [
+    "SWEEP_S",
     "Child",
     "Control",
     "Ending",

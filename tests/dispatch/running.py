@@ -30,6 +30,7 @@ CALLS = (
     "echo",
     "hold",
     "mark",
+    "swallow",
     "mind",
     "desert",
     "block",

@@ -54,6 +54,20 @@ async def hold(payload: dict[str, Any]) -> str:
     return f"done {label}"
 
 
+async def swallow(payload: dict[str, Any]) -> None:
+    """Waits on the stage as if nothing could end it; `swallows`, if given, is how many cancellations it outlives."""
+    stage = STAGES[payload["stage"]]
+    stage.started.set()
+    while not stage.go.is_set():
+        try:
+            await stage.go.wait()
+        except asyncio.CancelledError:
+            stage.log.append("swallowed")
+            if stage.log.count("swallowed") > payload.get("swallows", 1000):
+                raise
+    stage.log.append("went on")
+
+
 async def mark(payload: dict[str, Any]) -> None:
     """Notes that it ran, and is done."""
     STAGES[payload["stage"]].log.append(payload["label"])

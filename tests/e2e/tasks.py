@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import time
 from typing import Any
@@ -23,6 +25,14 @@ def work(payload: dict[str, Any], context: Any) -> dict[str, Any]:
     time.sleep(payload.get("s", 0))
     note("end", name, context.number, os.getpid())
     return {"name": name}
+
+
+async def swallow(payload: Any) -> None:
+    """Can be ended by nothing but its process's end."""
+    note("swallow", os.getpid())
+    while True:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
 
 
 def fail(payload: Any) -> None:

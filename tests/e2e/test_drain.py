@@ -9,6 +9,18 @@ from tests.e2e.installation import Installation
 from tests.servers import Server
 from tests.waiting import until_sync
 
+UNCLOSED = """
+import time
+import gateway
+
+@gateway.lifespan
+def stuck():
+    yield {}
+    time.sleep(300)
+
+def run(payload): return payload
+"""
+
 
 def test_term_lets_running_jobs_finish_and_leaves_the_rest_pending(
     installation: Installation, redis_server: Server
@@ -50,3 +62,29 @@ def test_second_signal_ends_a_gateway_at_once_with_nothing_raw_in_its_log(
     gateway.signal(signal.SIGTERM)  # two of one kind may come as one
     assert gateway.wait() == 0
     assert b"Traceback" not in gateway.log.read_bytes()
+
+
+def test_dispatcher_ends_whatever_its_jobs_swallow_and_gives_them_back(
+    installation: Installation, redis_server: Server
+) -> None:
+    installation.serve(redis_server.url)
+    dispatcher = installation.dispatch(redis_server.url)
+    job_id = installation.submit("swallow")
+    until_sync(lambda: len(installation.lines()) == 1)
+    dispatcher.signal(signal.SIGTERM)
+    dispatcher.await_line("draining")
+    dispatcher.signal(signal.SIGTERM)
+    assert dispatcher.wait(20) == 0
+    record = installation.record(job_id)
+    assert (record["status"], record["attempts"], record.get("stalls", 0)) == ("pending", 0, 0)
+    assert dispatcher.lines("an attempt does not end: its code swallows every cancellation")
+
+
+def test_dispatcher_ends_whatever_does_not_close(installation: Installation, redis_server: Server) -> None:
+    installation.add_module("unclosed", UNCLOSED)
+    installation.configure(more='[targets.unclosed]\nexecutor = "python"\ncallable = "unclosed:run"\n')
+    dispatcher = installation.dispatch(redis_server.url)
+    dispatcher.await_line("dispatcher started")
+    dispatcher.signal(signal.SIGTERM)
+    assert dispatcher.wait(30) == 1
+    assert dispatcher.lines("what targets or plugins opened does not close; exiting without")
