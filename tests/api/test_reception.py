@@ -28,6 +28,7 @@ async def api(valkey_server: Server, namespace: str, tmp_path: Path) -> AsyncIte
 
 async def run_next(api: Running, outcome: Outcome = "succeeded", **facts: Any) -> None:
     """Claims the next job as soon as there is one, and settles it."""
+    await api.client.get("/livez")  # it has registered what claims ask for before it answers
     async with asyncio.timeout(10):
         while True:
             worker, ids, tokens = await claim(api.store)
