@@ -18,7 +18,7 @@ from gateway.expressions import ROOTS
 from gateway.nesting import MAX_DEPTH, too_deep
 from gateway.schemes.bodies import Form, looks_like_form, read_form
 from gateway.verifier import Delivery, WebhookRequest
-from gateway.wellformed import is_json
+from gateway.wellformed import NumberTooLarge, is_json, mend
 
 ContentKind = Literal["json", "form", "cloudevents"]
 
@@ -92,9 +92,21 @@ def raw_items(content: Content, path: str) -> list[bytes] | None:
 
 
 def _read(raw: bytes, identity: str | None, *, form: Form = (), attributes: dict[str, str] | None = None) -> Content:
-    if too_deep(raw):
-        raise InvalidRequest(f"the body is nested deeper than {MAX_DEPTH} levels", status=400)
-    return Content(raw, is_json(raw), identity, form, attributes or {})
+    _check_depth(raw)
+    if is_json(raw):
+        return Content(raw, True, identity, form, attributes or {})
+    mended = _mended(raw)
+    return Content(raw if mended is None else mended, mended is not None, identity, form, attributes or {})
+
+
+def _mended(raw: bytes) -> bytes | None:
+    """JSON that only its grammar allows, so that executors can parse it; None if it is none."""
+    try:
+        return mend(raw)
+    except NumberTooLarge as exc:
+        raise InvalidRequest(
+            "the body is JSON with a number that no double holds, which nothing here can read"
+        ) from exc
 
 
 def _form(body: bytes) -> Form:
@@ -108,10 +120,10 @@ def _cloud_events(request: WebhookRequest, delivery: Delivery) -> list[Content]:
     """CloudEvents 1.0 over HTTP: binary, structured and batched mode."""
     content_type = ", ".join(request.values("content-type"))
     kind = content_type.partition(";")[0].strip().lower()
-    if kind == _STRUCTURED:
-        return [_structured(request.body, delivery, "")]
-    if kind == _BATCH:
-        return _batch(request.body, delivery)
+    if kind in (_STRUCTURED, _BATCH):
+        _check_depth(request.body)
+        body = request.body if is_json(request.body) else _mended(request.body) or b""
+        return [_structured(body, delivery, "")] if kind == _STRUCTURED else _batch(body, delivery)
     if kind.startswith(_FORMATS) or not request.values("ce-specversion"):
         raise InvalidRequest(f"no CloudEvent: send ce- headers, or {_STRUCTURED}", status=415)
     headers = {name: value for name, value in _headers(request).items() if name.startswith("ce-")}
@@ -129,9 +141,8 @@ def _written_out(value: str) -> str:
 
 
 def _batch(body: bytes, delivery: Delivery) -> list[Content]:
-    _check_depth(body)
     try:
-        events = msgspec.json.decode(body, type=list[msgspec.Raw]) if is_json(body) else None
+        events = msgspec.json.decode(body, type=list[msgspec.Raw])
     except msgspec.MsgspecError:
         events = None
     if events is None:
@@ -142,9 +153,7 @@ def _batch(body: bytes, delivery: Delivery) -> list[Content]:
 
 
 def _structured(text: bytes, delivery: Delivery, pointer: str) -> Content:
-    _check_depth(text)
     try:
-        orjson.loads(text)  # first: brackets that do not pair up would be a RecursionError below
         members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
         data = bytes(members.pop("data", msgspec.Raw(b"null")))
         if "data_base64" in members:

@@ -13,6 +13,7 @@ from gateway import ConfigError, Delivery, WebhookRequest
 from gateway.contents import MAX_EVENTS, ContentKind
 from gateway.errors import InvalidRequest
 from gateway.reception import Reception
+from gateway.schemes.bodies import BodyFields
 from gateway.triggers import Match, Trigger, compile_route
 from tests.plugins.presets import make
 
@@ -254,3 +255,42 @@ def test_what_is_no_cloudevent_is_refused(body: bytes, kind: str, status: int) -
     with pytest.raises(InvalidRequest) as caught:
         match(body, content="cloudevents", content_type=kind)
     assert caught.value.status == status
+
+
+MENDED = [
+    (rb'{"type":"x","t":"cut \ud83d"}', rb'{"type":"x","t":"cut \ufffd"}'),
+    (rb'{"type":"x", "\uDE00":[1e3,1.0]}', rb'{"type":"x", "\ufffd":[1e3,1.0]}'),
+    (b'\xef\xbb\xbf {"type":"x"}', b' {"type":"x"}'),
+]
+
+
+@pytest.mark.parametrize(("body", "mended"), MENDED)
+def test_json_that_parsers_refuse_is_routed_as_the_json_that_it_is(body: bytes, mended: bytes) -> None:
+    assert payloads(body, {"when": "body.type == 'x'"}) == [mended]
+
+
+@pytest.mark.parametrize(("body", "mended"), MENDED)
+def test_verifier_reads_fields_of_json_that_parsers_refuse(body: bytes, mended: bytes) -> None:
+    assert BodyFields(["type"]).read(body) == {"type": "x"}
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1E+999", "9" * 5000])
+def test_number_that_no_double_holds_refuses_the_delivery(number: str) -> None:
+    with pytest.raises(InvalidRequest, match="no double") as caught:
+        match(f'{{"type":"x","n":{number}}}'.encode(), {"when": "body.type == 'x'"})
+    assert caught.value.status == 422
+
+
+@pytest.mark.parametrize(
+    "body", [b"NaN", b'{"n":Infinity}', rb"\ud83d", rb'{"t":"\ud83d', b"\xef\xbb\xbfplain", b"1e400 and more"]
+)
+def test_text_that_is_no_json_is_still_a_text(body: bytes) -> None:
+    assert payloads(body) == [json.dumps(body.decode(), ensure_ascii=False).encode()]
+
+
+def test_events_of_a_sender_that_cuts_texts_are_taken() -> None:
+    body = b"[" + event(rb'{"t":"\ud83d"}'.decode()) + b"]"
+    assert payloads(body, content="cloudevents", content_type=BATCH) == [rb'{"t":"\ufffd"}']
+    assert payloads(b"\xef\xbb\xbf" + body[1:-1], content="cloudevents", content_type=STRUCTURED) == [
+        rb'{"t":"\ufffd"}'
+    ]

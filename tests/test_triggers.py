@@ -119,15 +119,13 @@ def test_payload_of_a_route_that_does_not_hold_is_not_evaluated() -> None:
     assert _match(route, body=b'{"list":[1,2]}')[0].payload == b"2"
 
 
-@pytest.mark.parametrize(
-    "text", ["", "hello", "a=1&b=%C3%A4", "{'single': 1}", '{"a":NaN}', '"\\ud800"', "ä\x00\n", "1e999"]
-)
+@pytest.mark.parametrize("text", ["", "hello", "a=1&b=%C3%A4", "{'single': 1}", '{"a":NaN}', "ä\x00\n", "1e999"])
 def test_body_that_is_not_json_is_handed_on_as_a_json_string(text: str) -> None:
     assert orjson.loads(_match(_route(), body=text.encode())[0].payload) == text
 
 
-def test_body_with_a_byte_order_mark_is_handed_on_as_a_json_string() -> None:
-    assert orjson.loads(_match(_route(), body=b"\xef\xbb\xbf{}")[0].payload) == "\ufeff{}"
+def test_body_with_a_byte_order_mark_is_handed_on_without_it() -> None:
+    assert _match(_route(), body=b"\xef\xbb\xbf{}")[0].payload == b"{}"
 
 
 def test_body_that_is_not_json_is_null_to_expressions() -> None:
@@ -137,7 +135,7 @@ def test_body_that_is_not_json_is_null_to_expressions() -> None:
     )
 
 
-@pytest.mark.parametrize("body", [b"not json", b"NaN", b"\xff\xfe", b'{"a":"\\ud800"}'])
+@pytest.mark.parametrize("body", [b"not json", b"NaN", b"\xff\xfe"])
 def test_payload_that_is_null_because_the_body_is_not_json_refuses_the_delivery(body: bytes) -> None:
     with pytest.raises(InvalidRequest, match=r"routes\[0\].*not JSON") as raised:
         _match(_route(payload="body"), body=body)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.wellformed import is_json
+from gateway.wellformed import is_json, mend
 
 TEXTS = (
     b"",
@@ -73,3 +73,16 @@ def test_any_bytes_are_judged_as_executors_judge_them(text: bytes) -> None:
 def test_any_value_is_judged_as_executors_judge_it(value: object) -> None:
     text = json.dumps(value).encode()
     assert is_json(text) is parses(text)
+
+
+@given(st.text(alphabet='a\\u"d83\ud83d\ude00\U0001f600', max_size=40))
+def test_mended_text_says_the_same_but_for_halves_of_surrogate_pairs(text: str) -> None:
+    mended = mend(json.dumps([text]).encode())
+    assert mended is not None
+    whole = json.loads(json.dumps(text))  # halves that lie side by side are a pair in JSON
+    assert orjson.loads(mended) == ["".join("\ufffd" if "\ud800" <= each <= "\udfff" else each for each in whole)]
+
+
+def test_text_that_is_no_json_is_not_mended() -> None:
+    assert mend(b"[" * 100_000) is None
+    assert mend(b'"\\ud83d') is None

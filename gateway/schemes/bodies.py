@@ -11,6 +11,7 @@ import msgspec
 
 from gateway.errors import Rejected
 from gateway.nesting import too_deep
+from gateway.wellformed import mend
 
 MAX_FORM_FIELDS = 1000
 
@@ -32,12 +33,20 @@ class BodyFields:
         """The fields' values by their paths; one that is not there, or lies in no object, is left out."""
         if not body or too_deep(body):
             return {}
-        try:
-            found = self._decoder.decode(body)
-        except (msgspec.MsgspecError, ValueError, RecursionError):  # deep brackets that do not pair up get here
-            return {}
+        found = self._decoded(body)
         values = {path: _at(found, path) for path in self._paths}
         return {path: value for path, value in values.items() if value is not None}
+
+    def _decoded(self, body: bytes) -> Any:
+        try:
+            return self._decoder.decode(body)
+        except (msgspec.MsgspecError, ValueError, RecursionError):  # deep brackets that do not pair up get here
+            pass
+        try:
+            mended = mend(body)
+            return None if mended is None else self._decoder.decode(mended)
+        except (msgspec.MsgspecError, ValueError):
+            return None
 
 
 def as_label(value: Any) -> str:
