@@ -34,6 +34,9 @@ from .messages import (
 IDLE_S = 60.0
 """How long a process waits for its next call before it ends."""
 
+START_S = 300.0
+"""How long a process may take to start, import its module and enter its lifespans: one that hangs must be told of."""
+
 _FINISH_S = 5.0
 _MAIN = "from gateway.registry.builtins import import_builtin; import_builtin('executors', 'python.worker').main()"
 _ARGV = (sys.executable, "-P", "-c", _MAIN)
@@ -51,7 +54,7 @@ class Process:
         self._answer: asyncio.Future[FromWorker] | None = None
         self._attempt: Attempt[PythonConfig] | None = None
         self._pulse: Pulse | None = None
-        self._is_ready = False
+        self.is_ready = False
         self.calls = 0
         self.left = False
         """Whether it must not be used again: it has failed, or what a call started is still there."""
@@ -65,14 +68,20 @@ class Process:
         self._talk.begin(spec)
         self._talk.say(encode(Begin(self._place, self._modules)))
 
+    async def wait_ready(self) -> None:
+        """Returns once it can be called; raises Retry if it never can."""
+        try:
+            async with asyncio.timeout(START_S):
+                answer = await self._answered()
+        except TimeoutError as exc:
+            raise Retry(f"{self._place} was not imported within {START_S:g} s", type="import") from exc
+        if isinstance(answer, Failed):
+            self.left = True
+            raise Retry(answer.message, type="import")
+        self.is_ready = True
+
     async def call(self, attempt: Attempt[PythonConfig], pulse: Pulse) -> Any:
         """What the function returns for an attempt; raises what it raised, or Retry if the process ended."""
-        if not self._is_ready:
-            answer = await self._answered()
-            if isinstance(answer, Failed):
-                self.left = True
-                raise Retry(answer.message, type="import")
-            self._is_ready = True
         self.calls += 1
         self._attempt, self._pulse = attempt, pulse
         try:
@@ -167,7 +176,8 @@ class Pool:
     async def run(self, attempt: Attempt[PythonConfig], pulse: Pulse) -> Any:
         """The call's result; a call that is cancelled, or gives no sign of life, is killed before this returns.
 
-        The wait for a process is not the attempt's time: that begins with the call.
+        The wait for a process, and for one to start, is not the attempt's time, nor its heartbeat's: both begin with
+        the call.
         """
         if self._gate.locked():
             await attempt.untimed(self._gate.acquire())
@@ -180,11 +190,14 @@ class Pool:
 
     async def _run(self, attempt: Attempt[PythonConfig], pulse: Pulse) -> Any:
         process = self._take()
-        work = process.call(attempt, pulse)
         try:
+            if not process.is_ready:
+                await attempt.untimed(process.wait_ready())
+            work = process.call(attempt, pulse)
             value = await (work if self._config.heartbeat is None else pulse.guard(work))
         except BaseException as exc:
-            if isinstance(exc, Exception) and not process.ended and not pulse.expired:
+            answered = process.is_ready or process.left
+            if isinstance(exc, Exception) and answered and not process.ended and not pulse.expired:
                 self._give_back(process)
             else:
                 await process.kill()

@@ -81,6 +81,11 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "process_broken.py").write_text(
         "import os\nif os.environ.get('BREAK'): raise OSError('no gpu')\ndef f(payload): ..."
     )
+    (tmp_path / "process_slow.py").write_text(
+        "import os, time\n"
+        "if os.environ.get('SLOW'): time.sleep(float(os.environ['SLOW']))\n"
+        "def left(payload, context): return context.remaining_s()"
+    )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
 
@@ -134,6 +139,29 @@ async def test_context_speaks_to_the_dispatcher(run: Run) -> None:
     assert (line["log_level"], line["width"], line["target"], line["attempt"]) == ("info", 3, "resize", 3)
     with pytest.raises(Retry, match="no http client; make one in a lifespan"):
         await run("wants_http")
+
+
+async def test_import_is_neither_the_attempts_time_nor_its_heartbeats(
+    executor: PythonExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLOW", "3")
+    config = PythonConfig(callable="process_slow:left", isolation="process", heartbeat=Duration(2.0))
+    attempt = make_attempt(config, timeout_s=2.0)
+    async with asyncio.timeout(WAIT_S):
+        left_s = shown(await executor.execute(attempt)).value
+    assert 0.0 < left_s <= 2.0
+
+
+async def test_import_that_hangs_is_told_of_and_killed(
+    executor: PythonExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLOW", "300")
+    monkeypatch.setattr("executors.python.pool.START_S", 1.0)
+    config = PythonConfig(callable="process_slow:left", isolation="process")
+    async with asyncio.timeout(WAIT_S):
+        with pytest.raises(Retry, match="process_slow:left was not imported within 1 s") as caught:
+            await executor.execute(make_attempt(config))
+    assert caught.value.type == "import"
 
 
 ANY_JSON = "dict, list, str, int, float, bool or None"
