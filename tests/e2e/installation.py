@@ -30,10 +30,6 @@ executor = "python"
 callable = "tasks:fail"
 retry = { policy = "fixed", base = "50ms", cap = "1s", max_attempts = 2 }
 
-[targets.swallow]
-executor = "python"
-callable = "tasks:swallow"
-
 [targets.end_process]
 executor = "python"
 callable = "tasks:end_process"

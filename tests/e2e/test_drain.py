@@ -67,6 +67,7 @@ def test_second_signal_ends_a_gateway_at_once_with_nothing_raw_in_its_log(
 def test_dispatcher_ends_whatever_its_jobs_swallow_and_gives_them_back(
     installation: Installation, redis_server: Server
 ) -> None:
+    installation.configure(more='[targets.swallow]\nexecutor = "python"\ncallable = "tasks:swallow"\n')
     installation.serve(redis_server.url)
     dispatcher = installation.dispatch(redis_server.url)
     job_id = installation.submit("swallow")
