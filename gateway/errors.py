@@ -119,7 +119,7 @@ class StoreFull(StoreError):
 
 
 class StoreMismatch(StoreError):
-    """The data was laid out by a newer version, or for another number of partitions."""
+    """The data was laid out by a newer version, or for another number of partitions; or there is no such database."""
 
 
 class Unavailable(GatewayError):

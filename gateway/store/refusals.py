@@ -88,6 +88,10 @@ def store_error(error: Exception) -> StoreError:
         return StoreMismatch("the data in Redis needs a newer version of event-gateway; upgrade this process")
     if "GWEMPTY" in text:
         return StoreUnavailable("Redis has lost its data: no job is run until limits are registered there again")
+    if "DB index is out of range" in text:
+        return StoreMismatch(
+            "Redis has no database of the number at the end of its URL; take a lower one (0 is always there)"
+        )
     if word in _UNAVAILABLE:
         return StoreUnavailable(f"Redis {_UNAVAILABLE[word]} ({word})")
     if isinstance(error, (redis.ConnectionError, redis.TimeoutError, OSError)):

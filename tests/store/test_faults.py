@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.errors import StoreError, StoreUnavailable
+from gateway.errors import StoreError, StoreMismatch, StoreUnavailable
 from gateway.jobs import Settlement, Submission
 from gateway.keys import JobIds
 from gateway.store import Store, Worker
@@ -43,6 +43,13 @@ def job(now_ms: int = 1) -> Submission:
 
 def worker_of(store: Store) -> Worker:
     return Worker(store.client, store.keyspaces[0], "d1", LANES, lease_ms=30_000, heartbeat_ms=30_000)
+
+
+async def test_database_that_is_not_there_is_a_mistake_of_the_configuration(
+    valkey_server: Server, namespace: str
+) -> None:
+    with pytest.raises(StoreMismatch, match="no database of the number"):
+        await Store.open(valkey_server.url.replace("db=0", "db=99"), namespace=namespace, lanes=LANES)
 
 
 async def submitted(store: Store) -> int:
