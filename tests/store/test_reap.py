@@ -48,6 +48,15 @@ async def test_claim_holds_one_suspect_at_most_and_fills_up_with_others(site: Si
     assert await site.take(site.worker("third")) == suspects[1:2]
 
 
+async def test_record_of_a_suspect_says_what_it_waits_for(site: Site) -> None:
+    (job_id,) = await site.put(1)
+    assert (await site.store.find(job_id)).record.waiting_on == ""
+    await site.lose(site.worker())
+    assert (await site.store.find(job_id)).record.waiting_on == "suspect"
+    await site.claim(site.worker("other"))
+    assert (await site.store.find(job_id)).record.waiting_on == ""
+
+
 async def test_claim_passes_suspects_by_when_it_may_hold_none(site: Site) -> None:
     suspects = await site.put(2)
     await site.lose(site.worker())
