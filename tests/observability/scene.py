@@ -200,6 +200,7 @@ def break_down(scene: Scene) -> None:
     scene.submit("nowhere", callback={"url": f"{scene.receiver.url}/400"})
     scene.submit_many("nowhere", [{}] * 3)
     scene.stumble()
+    until_sync(lambda: value(scene.scrape(scene.ports[0]), "gateway_callbacks_total", event="dead") >= 1, timeout_s=60)
     for process in scene.dispatchers:
         process.kill()
     until_sync(lambda: accepted(scene), timeout_s=60)
