@@ -135,7 +135,8 @@ class GuardedProtocol(WireProtocol):
         if self._in_body:  # a request that can never be whole
             if running is self.cycle:
                 return False
-            self._ahead.pop()
+            if self._ahead and self._ahead[-1] is self.cycle:  # the loop may say so again, each time it reads on
+                self._ahead.pop()
         running.scope[EOF] = True  # type: ignore[literal-required]
         running.tell()  # wakes who waits for the client's end
         return True

@@ -45,10 +45,13 @@ class WireProtocol(HttpToolsProtocol):
     def parse(self, data: bytes) -> Fault | None:
         """Feeds the parser; a fault is one of the request that it is amid, and nothing can be parsed after it."""
         self._moved = False
+        upgrade = None
         try:
             try:
                 self.parser.feed_data(data)
-            except httptools.HttpParserUpgrade as upgrade:
+            except httptools.HttpParserUpgrade as other:
+                upgrade = other
+            if upgrade is not None:  # out here, so that it is not the context of what fails from now on
                 self._feed_on(data, upgrade)
         except httptools.HttpParserError as error:
             return error.__context__.fault if isinstance(error.__context__, Unfit) else NOT_HTTP
@@ -97,8 +100,6 @@ class WireProtocol(HttpToolsProtocol):
         version = self.parser.get_http_version()
         if (fault := self._fault(version)) is not None:
             raise Unfit(fault)
-        self._in_head = False
-        self._in_body = self._moved = True
         url = self.url
         if url.startswith(b"/") and b"#" not in url:
             path, _, query = url.partition(b"?")
@@ -120,6 +121,8 @@ class WireProtocol(HttpToolsProtocol):
             "query_string": query,
             "headers": self.headers,
         }
+        self._in_head = False  # not before: until now it may turn out to be no request
+        self._in_body = self._moved = True
         self.on_head(version)
 
     def on_head(self, version: str) -> None:

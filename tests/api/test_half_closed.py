@@ -40,6 +40,8 @@ CASES = {
     "held_behind": (SUBMIT + HELD + LIVEZ, [202, 202, 200]),
     "not_whole": (HALF, []),
     "not_whole_behind": (SUBMIT + HALF, [202]),
+    "not_whole_behind_many": (SUBMIT * 20 + HALF, [202] * 20),
+    "fault_behind_many": (SUBMIT * 5 + HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", [202] * 5 + [400]),
     "no_whole_head_behind": (SUBMIT + LIVEZ[:-2], [202]),
     "garbage_behind": (SUBMIT + GARBAGE, [202, 400]),
     "nothing": (b"", []),

@@ -114,6 +114,26 @@ async def test_head_that_rfc_9112_does_not_allow_is_refused_on_every_path(
         assert await connection.ended()
 
 
+@pytest.mark.parametrize("target", [b"http://x", b"http://x?a", b"http://[", b"http://x:99999/health"])
+@pytest.mark.parametrize("before", [0, 1, 5])
+async def test_target_that_is_none_is_refused_behind_what_came_before_it(
+    api: Running, target: bytes, before: int
+) -> None:
+    queued = await api.queued()
+    connection = await Connection.open(api)
+    await connection.send((HEAD + LENGTH + b"\r\n" + BODY) * before + b"GET %b HTTP/1.1\r\nHost: x\r\n\r\n" % target)
+    assert [(await connection.answer())[0] for _ in range(before + 1)] == [202] * before + [400]
+    assert await api.queued() == queued + before
+    connection.writer.close()
+
+
+async def test_fault_behind_an_offered_upgrade_is_told_as_any_other(api: Running) -> None:
+    connection = await Connection.open(api)
+    await connection.send(LIVEZ + H2C + b"\r\n" + HEAD + b"Transfer-Encoding: gzip\r\n\r\n")
+    assert [(await connection.answer())[0] for _ in range(2)] == [200, 501]
+    connection.writer.close()
+
+
 async def test_http_1_0_needs_no_host_and_is_told_nothing_before_its_answer(api: Running) -> None:
     connection = await Connection.open(api)
     await connection.send(b"POST /jobs HTTP/1.0\r\nExpect: 100-continue\r\n" + LENGTH + b"\r\n")
