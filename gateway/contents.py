@@ -92,17 +92,16 @@ def raw_items(content: Content, path: str) -> list[bytes] | None:
 
 
 def _read(raw: bytes, identity: str | None, *, form: Form = (), attributes: dict[str, str] | None = None) -> Content:
-    _check_depth(raw)
-    if is_json(raw):
-        return Content(raw, True, identity, form, attributes or {})
-    mended = _mended(raw)
-    return Content(raw if mended is None else mended, mended is not None, identity, form, attributes or {})
+    text = _as_json(raw)
+    return Content(raw if text is None else text, text is not None, identity, form, attributes or {})
 
 
-def _mended(raw: bytes) -> bytes | None:
-    """JSON that only its grammar allows, so that executors can parse it; None if it is none."""
+def _as_json(raw: bytes) -> bytes | None:
+    """The JSON text, mended where only its grammar allows it, so that executors can parse it; None if it is none."""
+    if too_deep(raw):
+        raise InvalidRequest(f"the body is nested deeper than {MAX_DEPTH} levels", status=400)
     try:
-        return mend(raw)
+        return raw if is_json(raw) else mend(raw)
     except NumberTooLarge as exc:
         raise InvalidRequest(
             "the body is JSON with a number that no double holds, which nothing here can read"
@@ -121,8 +120,7 @@ def _cloud_events(request: WebhookRequest, delivery: Delivery) -> list[Content]:
     content_type = ", ".join(request.values("content-type"))
     kind = content_type.partition(";")[0].strip().lower()
     if kind in (_STRUCTURED, _BATCH):
-        _check_depth(request.body)
-        body = request.body if is_json(request.body) else _mended(request.body) or b""
+        body = _as_json(request.body) or b""
         return [_structured(body, delivery, "")] if kind == _STRUCTURED else _batch(body, delivery)
     if kind.startswith(_FORMATS) or not request.values("ce-specversion"):
         raise InvalidRequest(f"no CloudEvent: send ce- headers, or {_STRUCTURED}", status=415)
@@ -179,11 +177,6 @@ def _attribute(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-def _check_depth(text: bytes) -> None:
-    if too_deep(text):
-        raise InvalidRequest(f"the body is nested deeper than {MAX_DEPTH} levels", status=400)
 
 
 def _headers(request: WebhookRequest) -> dict[str, str]:
