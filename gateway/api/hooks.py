@@ -15,7 +15,7 @@ from gateway.api.bodies import BodyLimits, check_body
 from gateway.api.call import Call
 from gateway.api.jobs import announce
 from gateway.api.problems import Refused
-from gateway.api.reply import Reply
+from gateway.api.reply import Reply, json_reply
 from gateway.api.senders import is_within, sender_of
 from gateway.api.sources import over_limit
 from gateway.api.waiting import await_record
@@ -204,7 +204,7 @@ def _result_reply(trigger: Trigger, record: Record) -> Reply:
 def _taken(trigger: Trigger, answer: dict[str, Any]) -> Reply:
     custom = trigger.reception.response
     if custom is None:
-        return Reply(202, orjson.dumps(answer))
+        return json_reply(answer, 202)
     return Reply(custom.status, custom.body.encode(), custom.content_type.encode())
 
 
