@@ -110,6 +110,8 @@ class HttpExecutor(Executor[HttpConfig]):
 
 def _without_secrets(response: HttpResponse, attempt: Attempt[HttpConfig], request: Outgoing) -> HttpResponse:
     """The answer without what proved who asks: a page that shows requests must not bring it into a record."""
+    if not response.body:
+        return response
     headers = [*request.headers, ("gateway-token", attempt.completion_token)]
     auth = attempt.config.auth
     secrets = redaction.secrets_sent(headers, request.url, own=(auth.header_name,) if auth is not None else ())
