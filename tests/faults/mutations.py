@@ -48,7 +48,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the replay guard: a claim that is repeated is a new one",
-        "lua/claim.lua",
+        "lua/claiming.lua",
         "if last[1] == nonce then",
         "if false then",
         "15",
