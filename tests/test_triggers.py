@@ -227,6 +227,9 @@ def test_delivery_of_25_kb_is_matched_within_milliseconds() -> None:
     assert len(body) > 25_000
     routes = [_route(when="body.ref == 'refs/heads/main'", payload="{sha: body.after, ids: body.commits[].id}")] * 10
     _match(*routes, body=body)
-    started = time.perf_counter()
-    assert len(_match(*routes, body=body)) == 10
-    assert time.perf_counter() - started < 0.1
+    took_s = []
+    for _ in range(5):
+        started = time.perf_counter()
+        assert len(_match(*routes, body=body)) == 10
+        took_s.append(time.perf_counter() - started)
+    assert min(took_s) < 0.1

@@ -173,9 +173,9 @@ async def test_every_gateway_sees_a_change_soon(tmp_path: Path, valkey_server: S
             for _ in range(2)
         ]
         await put(one)
-        await until(lambda: _has(other, "invoice"), timeout_s=2)
+        await until(lambda: _has(other, "invoice"))
         await one.client.delete("/targets/invoice")
-        await until(lambda: _has_not(other, "invoice"), timeout_s=2)
+        await until(lambda: _has_not(other, "invoice"))
 
 
 async def _has(api: Running, name: str) -> bool:

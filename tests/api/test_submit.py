@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -137,13 +137,15 @@ async def test_submit_answers_with_a_uuidv7_when_the_job_is_taken_in(api: Runnin
 
 
 async def test_submit_takes_the_older_body_when_priority_names_the_lane(api: Running) -> None:
-    at = b'"2026-12-31T23:59:59.500+02:00"'
-    body = b'{"type":"echo","priority":"critical","payload":{"a":1},"run_after":' + at + b"}"
+    at = (datetime.now(UTC) + timedelta(days=1)).replace(microsecond=500_000)
+    text = at.astimezone(timezone(timedelta(hours=2))).isoformat(timespec="milliseconds")
+    assert text.endswith(".500+02:00")
+    body = b'{"type":"echo","priority":"critical","payload":{"a":1},"run_after":"' + text.encode() + b'"}'
     record = await submitted(api, body, path="/enqueue")
     assert (record["target"], record["lane"], record["priority"]) == ("echo", "critical", 0)
     assert record["status"] == "scheduled"
     run_at = datetime.fromisoformat(record["run_at"])
-    assert abs((run_at - datetime(2026, 12, 31, 21, 59, 59, 500_000, UTC)).total_seconds()) < 1
+    assert abs((run_at - at).total_seconds()) < 60, "and no hours apart"
 
 
 async def test_submit_takes_the_older_body_when_priority_is_a_number(api: Running) -> None:
@@ -152,7 +154,7 @@ async def test_submit_takes_the_older_body_when_priority_is_a_number(api: Runnin
     record = await submitted(api, body.encode())
     assert (record["target"], record["lane"], record["priority"], record["max_attempts"]) == ("echo", "default", 10, 3)
     assert record["status"] == "scheduled"
-    assert abs(datetime.fromisoformat(record["run_at"]).timestamp() - now_s - 60) < 1
+    assert abs(datetime.fromisoformat(record["run_at"]).timestamp() - now_s - 60) < 30
 
 
 async def test_submit_runs_at_once_when_the_time_is_past(api: Running) -> None:

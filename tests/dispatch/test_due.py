@@ -33,6 +33,7 @@ async def test_what_is_due_is_not_late_by_the_way_that_the_last_answer_took(
 ) -> None:
     store = await Store.open(valkey_server.url, namespace=namespace, lanes=("default",))
     due = Submission(JobIds().new(1, 0), "t", b"{}", delay_ms=3200)
+    began = time.monotonic()
     await store.submit([due])
     worker = Belated(store.client, store.keyspaces[0], "d", store.lanes, lease_ms=30_000, heartbeat_ms=30_000)
     started: asyncio.Future[float] = asyncio.get_running_loop().create_future()
@@ -49,7 +50,6 @@ async def test_what_is_due_is_not_late_by_the_way_that_the_last_answer_took(
         rng=random.Random(1),
         partitions=64,  # polled so seldom that the poll is not what finds it
     )
-    began = time.monotonic()
     running = asyncio.create_task(loop.run())
     try:
         took = await asyncio.wait_for(started, 20) - began

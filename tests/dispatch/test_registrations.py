@@ -54,7 +54,7 @@ async def test_removed_target_lets_its_jobs_die_of_it(calling: Dispatching) -> N
         running = await calling.client.submit("late", 1)
         await receiver.arrived()
         await remove_registered(calling.client.store, "late")
-        await until(lambda: _gone(calling), timeout_s=2)
+        await until(lambda: _gone(calling))
         waiting = await calling.client.submit("late", 1)
         records: list[Record] = [await calling.client.ended(job_id) for job_id in (running, waiting)]
     assert records[1].reason == "no_target"

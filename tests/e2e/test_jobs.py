@@ -53,10 +53,10 @@ def test_repeated_idempotency_key_runs_one_job(running: Installation) -> None:
 
 
 def test_running_job_is_cancelled(running: Installation) -> None:
-    job_id = running.submit("work", {"name": "cancelled", "s": 5})
+    job_id = running.submit("work", {"name": "cancelled", "s": 60})
     running.reached(job_id, "running")
     assert running.client.delete(f"/jobs/{job_id}").status_code == 202
-    assert running.ended(job_id, timeout_s=3)["status"] == "cancelled"
+    assert running.ended(job_id)["status"] == "cancelled"
 
 
 def test_waiting_job_is_cancelled_and_never_runs(running: Installation) -> None:

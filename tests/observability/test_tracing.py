@@ -224,12 +224,15 @@ def test_close_returns_within_200_ms_whatever_the_exporter_does() -> None:
     with Server(tcp=True) as silent:
         silent.suspend()
         environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{silent.port}"}
-        tracing = open_tracing(environ, role="gateway", version="1", outside=Rate("10/s"))
-        assert tracing is not None
-        tracing.spans.add("x", tracing.enter(None), began_ns=1, ended_ns=2)
-        began_s = time.monotonic()
-        tracing.close()
-        assert time.monotonic() - began_s < 0.2
+        took_s: list[float] = []
+        while not took_s or min(took_s) >= 0.2:  # a busy machine may take its time, what waits always does
+            assert len(took_s) < 5, took_s
+            tracing = open_tracing(environ, role="gateway", version="1", outside=Rate("10/s"))
+            assert tracing is not None
+            tracing.spans.add("x", tracing.enter(None), began_ns=1, ended_ns=2)
+            began_s = time.monotonic()
+            tracing.close()
+            took_s.append(time.monotonic() - began_s)
 
 
 def test_outsiders_sampled_flag_counts_only_up_to_a_rate() -> None:

@@ -138,7 +138,7 @@ async def test_submit_gives_up_in_time_when_the_server_falls_silent_and_repeats_
             began_s = time.monotonic()
             with pytest.raises(StoreUnavailable):
                 await store.submit(jobs)
-            assert time.monotonic() - began_s < 4.0
+            assert time.monotonic() - began_s < 10.0
             server.resume()
             assert {each.verdict for each in await store.submit(jobs)} == {"accepted"}
             assert await submitted(store) == 4

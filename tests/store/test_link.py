@@ -130,14 +130,14 @@ async def test_a_long_reply_may_take_longer_than_the_server_may_be_silent() -> N
                 continue
             writer.write(b"$8\r\n")
             for _ in range(8):
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.25)
                 writer.write(b"x")
                 await writer.drain()
             writer.write(b"\r\n")
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    client = Client.to(f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0?protocol=2", reply_timeout_s=0.4)
+    client = Client.to(f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0?protocol=2", reply_timeout_s=1.5)
     try:
         assert await client.call("ECHO", "x") == b"x" * 8
     finally:
