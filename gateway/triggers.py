@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,12 @@ from gateway.expressions import ROOTS, EvaluationFailed, Expression, compile_exp
 from gateway.reception import Reception
 from gateway.schemes.bodies import as_label
 from gateway.verifier import Delivery, Verifier, WebhookRequest
+
+MAX_ITEMS = 20_000
+"""Items of arrays that one delivery's routes look at: each costs expressions, and all requests wait meanwhile."""
+
+MAX_PAYLOADS = 64 * 1024 * 1024
+"""Bytes in all jobs of a delivery: the longest body once. Items that bring the whole body along multiply it."""
 
 MAX_KEY_BYTES = 64
 """What a value of a job's record may have before Redis stores the record at twice the size."""
@@ -109,18 +115,36 @@ class Trigger:
     def match(self, request: WebhookRequest, delivery: Delivery) -> list[Match]:
         """One match per route that holds, in order, of each event and item; none is no error.
 
-        InvalidRequest: 400 if the JSON is nested too deep, 413 for too many events, 415 if a route hands on a body that
-        is neither JSON nor UTF-8, 422 if an expression fails, naming the route.
+        InvalidRequest: 400 if the JSON is nested too deep, 413 for too many events, items, jobs or bytes in them, 415
+        if a route hands on a body that is neither JSON nor UTF-8, 422 if an expression fails, naming the route.
         """
         found: list[Match] = []
+        carried = 0
+        for match in self._every_match(request, delivery):
+            found.append(match)
+            carried += len(match.payload)
+            if len(found) > MAX_EVENTS:
+                raise InvalidRequest(f"more than {MAX_EVENTS} jobs of one delivery, which is the most", status=413)
+            if carried > MAX_PAYLOADS:
+                raise self._too_much(match)
+        return found
+
+    def _every_match(self, request: WebhookRequest, delivery: Delivery) -> Iterator[Match]:
+        left = MAX_ITEMS
         for content in read_contents(request, delivery, self.reception.content or self.verifier.content):
             if self.is_plain:
-                found += self._plain_matches(content)
+                yield from self._plain_matches(content)
             else:
-                found += self._matches(content, content.facts(request, self.roots), delivery)
-        if len(found) > MAX_EVENTS:
-            raise InvalidRequest(f"{len(found)} jobs of one delivery; at most {MAX_EVENTS} are made", status=413)
-        return found
+                left = yield from self._matches(content, content.facts(request, self.roots), delivery, left)
+
+    def _too_much(self, match: Match) -> InvalidRequest:
+        where = f"trigger {self.name!r}, routes[{match.route_index}] (to {match.target!r})"
+        most = f"{MAX_PAYLOADS // 2**20} MiB"
+        return InvalidRequest(
+            f"{where}: the jobs of this delivery carry more than {most} together; hand on less than the whole body "
+            "with each (payload)",
+            status=413,
+        )
 
     def _plain_matches(self, content: Content) -> list[Match]:
         try:
@@ -138,14 +162,23 @@ class Trigger:
         where = f"trigger {self.name!r}, routes[{index}] (to {self.routes[index].target!r})"
         return InvalidRequest(f"{where}: {detail}", status=status)
 
-    def _matches(self, content: Content, facts: dict[str, Any], delivery: Delivery) -> Iterator[Match]:
+    def _matches(
+        self, content: Content, facts: dict[str, Any], delivery: Delivery, left: int
+    ) -> Generator[Match, None, int]:
+        """Its matches; returns how many items may still be looked at."""
         for index, route in enumerate(self.routes):
             try:
                 for part, seen in _parts(route, content, facts, delivery):
+                    left -= route.each is not None
+                    if left < 0:
+                        raise InvalidRequest(
+                            f"more than {MAX_ITEMS} items in one delivery, which is the most", status=413
+                        )
                     if _holds(route, seen):
                         yield _match(index, route, content=part, facts=seen)
             except (EvaluationFailed, UnicodeDecodeError) as exc:
                 raise self._unfit(index, exc) from exc
+        return left
 
 
 def compile_route(

@@ -152,6 +152,23 @@ def test_body_that_is_no_text_is_refused_only_where_it_is_handed_on() -> None:
     assert caught.value.status == 415
 
 
+def test_delivery_is_refused_before_items_that_each_carry_all_of_it_fill_the_memory() -> None:
+    body = orjson.dumps({"items": list(range(2000)), "more": "x" * 500_000})
+    whole = _route(each="body.items", payload="{item: item, all: body}")
+    with pytest.raises(InvalidRequest, match=r"routes\[0\] \(to 'deploy'\).*more than 64 MiB together") as raised:
+        _match(whole, body=body)
+    assert raised.value.status == 413
+    assert len(_match(_route(each="body.items"), body=body)) == 2000
+
+
+def test_delivery_of_more_items_than_may_hold_up_all_requests_is_refused() -> None:
+    body = orjson.dumps([0] * 20_001)
+    with pytest.raises(InvalidRequest, match="more than 20000 items") as raised:
+        _match(_route(each="body", when="item == 'x'"), body=body)
+    assert raised.value.status == 413
+    assert len(_match(_route(), _route(each="body", when="item == `1`"), body=orjson.dumps([0] * 19_999 + [1]))) == 2
+
+
 @pytest.mark.parametrize("body", [b"[" * 65 + b"]" * 65, b'{"a":' * 2000 + b"1" + b"}" * 2000])
 def test_body_nested_over_64_is_refused(body: bytes) -> None:
     assert _match(_route(when="body.x"), body=b"[" * 64 + b"]" * 64) == []
