@@ -52,7 +52,7 @@ async def test_delivery_is_shown_with_its_jobs_and_without_its_token(api: Runnin
 async def dump(api: Running) -> bytes:
     """All that Redis holds of the installation's deliveries."""
     client: Any = api.store.client
-    keys = [key async for key in client.scan_iter(match=f"{api.store.keyspaces[0].prefix}deliver*")]
+    keys = [key async for key in client.scan_iter(match=f"{api.store.keyspaces[0].prefix}deliver*", count=10_000)]
     return b"".join([await client.dump(key) for key in keys])
 
 
@@ -139,7 +139,9 @@ async def test_only_the_last_ones_are_kept(api: Running) -> None:
 
     await until(the_last)
     client: Any = api.store.client
-    keys = [key async for key in client.scan_iter(match=f"{api.store.keyspaces[0].prefix}delivery:bare:*")]
+    keys = [
+        key async for key in client.scan_iter(match=f"{api.store.keyspaces[0].prefix}delivery:bare:*", count=10_000)
+    ]
     assert len(keys) == 3
     assert min([await client.pttl(key) for key in keys]) > 0
 

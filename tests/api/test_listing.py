@@ -154,7 +154,10 @@ async def check_index(store: Store) -> None:
     """Fails unless `flows:<lane>` is what a look through every key finds."""
     client: Any = store.client
     for keyspace in store.keyspaces:
-        found = [key.decode().removeprefix(keyspace.prefix) async for key in client.scan_iter(f"{keyspace.prefix}*")]
+        found = [
+            key.decode().removeprefix(keyspace.prefix)
+            async for key in client.scan_iter(f"{keyspace.prefix}*", count=10_000)
+        ]
         for lane in store.lanes:
             filled = {key.removeprefix(f"flow:{lane}:") for key in found if key.startswith(f"flow:{lane}:")}
             index = await client.zrange(f"{keyspace.prefix}flows:{lane}", 0, -1)

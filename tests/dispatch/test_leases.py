@@ -20,6 +20,8 @@ from tests.waiting import until
 
 WAIT_S = 60.0
 LEASE_S = 1.0
+KEPT_S = 1.5
+"""A lease that is not to be lost, though the machine may be busy."""
 
 
 @contextmanager
@@ -44,16 +46,16 @@ def reaping(settings: Settings) -> Iterator[list[tuple[str, str]]]:
         thread.join(WAIT_S)
 
 
-async def test_leases_are_kept_when_the_event_loop_is_blocked_for_three_of_them(
+async def test_leases_are_kept_when_the_event_loop_is_blocked_for_two_of_them(
     valkey_server: Server, namespace: str, tmp_path: Path, stage: Stage
 ) -> None:
-    settings = settings_for(tmp_path, valkey_server.url, namespace, lease=f"{LEASE_S}s")
+    settings = settings_for(tmp_path, valkey_server.url, namespace, lease=f"{KEPT_S}s")
     async with dispatching(settings) as running:
         held = await running.client.submit("hold", {"stage": namespace, "label": "bystander"})
         await asyncio.wait_for(stage.started.wait(), WAIT_S)
         with reaping(settings) as taken:
             # later, so that no request of this test is under way while nobody can read its reply
-            payload = {"stage": namespace, "s": 3 * LEASE_S}
+            payload = {"stage": namespace, "s": 2 * KEPT_S}
             blocker = await running.client.submit("block", payload, delay_ms=200)
             await until(lambda: _true("unblock" in stage.log))
             record = await running.client.ended(blocker)
@@ -66,13 +68,13 @@ async def test_leases_are_kept_when_the_event_loop_is_blocked_for_three_of_them(
 async def test_lease_is_kept_for_as_long_as_an_attempt_takes(
     valkey_server: Server, namespace: str, tmp_path: Path, stage: Stage
 ) -> None:
-    settings = settings_for(tmp_path, valkey_server.url, namespace, lease=f"{LEASE_S}s")
+    settings = settings_for(tmp_path, valkey_server.url, namespace, lease=f"{KEPT_S}s")
     async with dispatching(settings) as running:
         with reaping(settings) as taken:
             job_id = await running.client.submit("hold", {"stage": namespace})
             await asyncio.wait_for(stage.started.wait(), WAIT_S)
             began_s = time.monotonic()
-            await until(lambda: _true(time.monotonic() - began_s > 2 * LEASE_S))
+            await until(lambda: _true(time.monotonic() - began_s > 1.5 * KEPT_S))
             stage.go.set()
             record = await running.client.ended(job_id)
     assert (record.status, record.attempts, taken) == ("succeeded", 1, [])

@@ -95,7 +95,7 @@ async def test_wake_up_goes_on_to_another_when_the_slots_are_taken_elsewhere(
         # later than the dispatcher's own entry, so that the dispatcher is the one who is woken
         assert not (await other.exchange([], other.next_claim(1, suspects=True))).claimed
         await store.submit([job(1, "echo")])
-        assert await asyncio.wait_for(woken.get(), 2) == 1
+        assert await asyncio.wait_for(woken.get(), 10) == 1
     finally:
         await ended(listening)
         stage.go.set()

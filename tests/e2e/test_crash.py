@@ -9,11 +9,12 @@ import time
 from collections import Counter, defaultdict
 from typing import Any
 
+import pytest
+
 from tests.e2e.installation import Installation, Process
 from tests.servers import Server
 from tests.waiting import until_sync
 
-KILLS = 20
 BATCH = 25
 SLOTS = 3
 
@@ -31,25 +32,26 @@ def statuses(installation: Installation) -> dict[str, int]:
             return found
 
 
+@pytest.mark.parametrize("kills", [5, pytest.param(20, marks=pytest.mark.long)])
 def test_every_job_ends_once_when_dispatchers_are_killed_at_random(
-    installation: Installation, redis_server: Server
+    installation: Installation, redis_server: Server, kills: int
 ) -> None:
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}")
     draw = random.Random(seed)
-    installation.configure(lease="1s", slots=SLOTS, max_stalls=50)
+    installation.configure(lease="3s", slots=SLOTS, max_stalls=50)  # so long that none is lost but to a kill
     installation.serve(redis_server.url)
     dispatchers = [installation.dispatch(redis_server.url) for _ in range(2)]
     ids: list[str] = []
     killed: list[int] = []
-    for _ in range(KILLS):
+    for _ in range(kills):
         victim = draw.randrange(2)
         dispatchers[victim].await_line("dispatcher started")
         ids += installation.submit_many(_jobs(draw))
         _kill_at_work(installation, dispatchers[victim], draw)
         killed.append(dispatchers[victim].pid)
         dispatchers[victim] = installation.dispatch(redis_server.url)
-    until_sync(lambda: statuses(installation)["succeeded"] == KILLS * BATCH, timeout_s=60, every_s=0.3)
+    until_sync(lambda: statuses(installation)["succeeded"] == kills * BATCH, timeout_s=60, every_s=0.3)
     records = [installation.record(job_id) for job_id in ids]
     assert {(record["status"], record["attempts"]) for record in records} == {("succeeded", 1)}
     _check_effects(installation, ids, killed)

@@ -149,7 +149,7 @@ async def test_removed_schedule_leaves_nothing_but_its_jobs(yard: Yard) -> None:
         await yard.move(at)
         await yard.fire()
     await remove_schedule(site.store, "s")
-    left = [key.decode() async for key in site.store.client.scan_iter(match=f"{site.prefix}schedule*")]
+    left = [key.decode() async for key in site.store.client.scan_iter(match=f"{site.prefix}schedule*", count=10_000)]
     assert left == []
     assert [name for name in (await site.store.inspect()).counters if name.startswith("schedule")] == []
     assert len(await yard.jobs()) == 1

@@ -36,7 +36,7 @@ async def audit(site: Site) -> None:
     for keyspace in site.store.keyspaces:
         posted: list[bytes] = await site.store.client.zrange(f"{keyspace.prefix}outbox", 0, -1)  # type: ignore[assignment]
         server = await site.store.client.server_of(keyspace.prefix)
-        kept = [key async for key in server.scan_iter(match=f"{keyspace.prefix}o:*", count=1000)]
+        kept = [key async for key in server.scan_iter(match=f"{keyspace.prefix}o:*", count=10_000)]
         assert sorted(f"{keyspace.prefix}o:".encode() + job_id for job_id in posted) == sorted(kept)
 
 

@@ -84,7 +84,10 @@ class Damager:
     async def _names(self, *families: str) -> list[str]:
         """Keys of some families, without their prefix, in an order that the seed alone decides."""
         prefix = self.site.prefix
-        keys = [key.decode().removeprefix(prefix) async for key in self.site.store.client.scan_iter(match=prefix + "*")]
+        keys = [
+            key.decode().removeprefix(prefix)
+            async for key in self.site.store.client.scan_iter(match=prefix + "*", count=10_000)
+        ]
         return sorted(key for key in keys if key.partition(":")[0] in families)
 
     async def _index(self) -> str:

@@ -16,7 +16,7 @@ async def dump(store: Store) -> Dump:
     """Every key of the store without its prefix's namespace, its value, and whether it expires."""
     found: Dump = {}
     for keyspace in store.keyspaces:
-        async for key in store.client.scan_iter(match=f"{keyspace.prefix}*", count=1000):
+        async for key in store.client.scan_iter(match=f"{keyspace.prefix}*", count=10_000):
             name = key.decode().removeprefix(keyspace.prefix)
             if name != KEY:
                 found[f"{keyspace.partition}:{name}"] = await _value(store.client, key)

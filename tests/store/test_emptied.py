@@ -13,7 +13,7 @@ T = "paid"
 
 async def lose_all(store: Store, namespace: str) -> None:
     for keyspace in store.keyspaces:
-        async for key in store.client.scan_iter(match=f"{keyspace.prefix}*", count=1000):
+        async for key in store.client.scan_iter(match=f"{keyspace.prefix}*", count=10_000):
             await store.client.delete(key)
 
 

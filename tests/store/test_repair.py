@@ -105,7 +105,7 @@ async def test_finished_job_whose_facts_were_lost_is_forgotten(site: Site) -> No
     words = {damage.word for damage in await damages(site, mend=True)}
     assert words == {"no_record", "remains", "state_miscounted"}
     assert await site.records() == []
-    assert not [key async for key in site.store.client.scan_iter(match=f"{site.prefix}[jbre]:*")]
+    assert not [key async for key in site.store.client.scan_iter(match=f"{site.prefix}[jbre]:*", count=10_000)]
 
 
 async def test_counts_are_left_alone_when_there_is_too_much_to_count(site: Site) -> None:
