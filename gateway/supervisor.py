@@ -24,6 +24,12 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PR_SET_PDEATHSIG = 1
 
 
+def stop_signals() -> list[signal.Signals]:
+    """What asks a process to stop. HUP, of a terminal that closes, is none where whoever started it has it ignored, as
+    nohup has."""
+    return [sig for sig in STOP_SIGNALS if sig is not signal.SIGHUP or signal.getsignal(sig) is not signal.SIG_IGN]
+
+
 @dataclass(frozen=True, slots=True)
 class Child:
     """A program to keep running; `env` is added to ours. Children of a lower `stage` are told to stop first."""

@@ -18,7 +18,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.supervisor import SUPERVISOR_PID, Child, Patience, Supervisor, follow_supervisor, kill_session
+from gateway.supervisor import (
+    SUPERVISOR_PID,
+    Child,
+    Patience,
+    Supervisor,
+    follow_supervisor,
+    kill_session,
+    stop_signals,
+)
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent died")
 
@@ -377,3 +385,14 @@ def test_what_a_process_has_left_in_its_session_is_killed_by_it_or_after_it(how:
         process.wait(20)
     assert kill_session(process.pid) == ([left] if how == "leave" else [])
     assert kill_session(process.pid) == []
+
+
+def test_hup_asks_nothing_to_stop_where_nohup_has_it_ignored() -> None:
+    before = signal.getsignal(signal.SIGHUP)
+    try:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        assert stop_signals() == [signal.SIGINT, signal.SIGTERM]
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        assert stop_signals() == [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    finally:
+        signal.signal(signal.SIGHUP, before)

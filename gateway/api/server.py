@@ -34,7 +34,7 @@ from gateway.settings import Settings, load
 from gateway.settings.environment import REDIS_URL, full_name
 from gateway.store import Store
 from gateway.store.apikeys import any_key
-from gateway.supervisor import die_with_parent
+from gateway.supervisor import die_with_parent, stop_signals
 
 KEEP_ALIVE_S = 75
 GRACE_S = 10
@@ -151,12 +151,13 @@ class Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        for sig in (signal.SIGTERM, signal.SIGINT):
+        heeded = stop_signals()
+        for sig in heeded:
             loop.add_signal_handler(sig, self.handle_exit, sig, None)
         try:
             yield
         finally:
-            for sig in (signal.SIGTERM, signal.SIGINT):
+            for sig in heeded:
                 loop.remove_signal_handler(sig)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

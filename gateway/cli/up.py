@@ -22,7 +22,7 @@ from gateway.secret import Secret
 from gateway.settings import GatewaySettings, Settings
 from gateway.settings.environment import REDIS_URL
 from gateway.store.embedded import DATA_DIR, EmbeddedValkey
-from gateway.supervisor import Child, Supervisor
+from gateway.supervisor import Child, Supervisor, stop_signals
 
 log = structlog.get_logger(__name__)
 
@@ -59,7 +59,7 @@ def up(
 
 def _heed_signals() -> None:
     """Until the supervisor takes the signals over, one ends this process in order: what was started is stopped."""
-    for sig in (signal.SIGTERM, signal.SIGINT):
+    for sig in stop_signals():
         signal.signal(sig, lambda number, frame: sys.exit(128 + number))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import signal
 import socket
 import time
 from collections.abc import Callable
@@ -27,6 +26,7 @@ from gateway.runner import Runner
 from gateway.settings import Settings
 from gateway.signers import Signers
 from gateway.store import Store
+from gateway.supervisor import stop_signals
 from gateway.tracing import open_tracing
 from gateway.tracing.attempts import AttemptSpans
 from gateway.vitals import Vitals, process_registry
@@ -39,15 +39,15 @@ def _ignore() -> None:
 
 
 async def run_dispatcher(settings: Settings, *, redis_url: str, over: Callable[[], None] = _ignore) -> None:
-    """Runs a dispatcher until TERM or INT; a second signal stops at once. `over` is called once its work is done, and
-    only what it has opened is still to be closed, by code that may not be ours.
+    """Runs a dispatcher until TERM, INT or HUP; a second signal stops at once. `over` is called once its work is done,
+    and only what it has opened is still to be closed, by code that may not be ours.
 
     Waits for Redis if it is away. Raises ConfigError or StoreMismatch if it can never run.
     """
     registry = Registry.build(settings)  # what is wrong with the configuration is said before Redis is waited for
     stop = Stop()
     loop = asyncio.get_running_loop()
-    for sig in (signal.SIGTERM, signal.SIGINT):
+    for sig in stop_signals():
         loop.add_signal_handler(sig, stop.ask)
     store = await _open_store(settings, redis_url, registry, stop)
     if store is None:
