@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import Shell
+from tests.cli.shell import DRIVER, Shell
 from tests.e2e.installation import Installation
 
 CONFIG = """
@@ -38,12 +38,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation
 
 
 @pytest.fixture(scope="module", params=["url", "straight"])
-def shell(request: pytest.FixtureRequest, installed: Installation) -> Iterator[Shell]:
+def shell(request: pytest.FixtureRequest, installed: Installation) -> Shell:
     """Commands against the installation, both ways."""
     url = {"GATEWAY_URL": str(installed.client.base_url), "GATEWAY_API_KEY": ADMIN}
-    shell = Shell(installed.folder, **(url if request.param == "url" else {}))
-    yield shell
-    shell.close()
+    return Shell(installed.folder, **(url if request.param == "url" else {}))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -55,8 +53,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def bare(tmp_path: Path) -> Iterator[Shell]:
+def bare(tmp_path: Path) -> Shell:
     """Commands in an empty folder."""
-    shell = Shell(tmp_path)
-    yield shell
-    shell.close()
+    return Shell(tmp_path)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def driver() -> Iterator[None]:
+    """Ends the process that ran the commands."""
+    yield
+    DRIVER.close()

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent.parent
-DRIVER = Path(__file__).with_name("driver.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,29 +32,48 @@ class Done:
         return [json.loads(line) for line in self.stdout.splitlines()]
 
 
+class Driver:
+    """The one process in which the commands of all shells run; started for the first, it lives until `close`."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+
+    def run(self, **wanted: Any) -> Done:
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, str(Path(__file__).with_name("driver.py"))],
+                env=environment() | {"PYTHONPATH": str(ROOT)},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(wanted) + "\n")
+        self._process.stdin.flush()
+        found = json.loads(self._process.stdout.readline())
+        return Done(found["code"], found["stdout"], found["stderr"])
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.communicate(timeout=20)
+            self._process = None
+
+
+DRIVER = Driver()
+
+
 class Shell:
-    """Runs commands in a folder, all in one process that lives until `close`."""
+    """Runs commands in a folder, with an environment."""
 
     def __init__(self, folder: Path, **environ: str) -> None:
         self.folder = folder
         self.environ = environment(**environ)
-        self._driver = subprocess.Popen(
-            [sys.executable, str(DRIVER)],
-            cwd=folder,
-            env=self.environ | {"PYTHONPATH": str(ROOT)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
 
     def run(self, *arguments: str, input: str = "") -> Done:
         """The command, whatever it exits with."""
-        assert self._driver.stdin is not None
-        assert self._driver.stdout is not None
-        self._driver.stdin.write(json.dumps({"arguments": arguments, "input": input}) + "\n")
-        self._driver.stdin.flush()
-        found = json.loads(self._driver.stdout.readline())
-        return Done(found["code"], found["stdout"], found["stderr"])
+        environ = self.environ | {"PYTHONPATH": str(ROOT)}
+        return DRIVER.run(arguments=arguments, input=input, folder=str(self.folder), environ=environ)
 
     def json(self, *arguments: str, code: int = 0, input: str = "") -> Any:
         """What it prints with `--json`, having exited with `code`."""
@@ -74,13 +92,6 @@ class Shell:
         done = self.run(*arguments)
         assert (done.code, done.stdout) == (code, ""), done
         return done.stderr
-
-    def close(self) -> None:
-        assert self._driver.stdin is not None
-        self._driver.stdin.close()
-        self._driver.wait(20)
-        assert self._driver.stdout is not None
-        self._driver.stdout.close()
 
 
 def environment(**environ: str) -> dict[str, str]:

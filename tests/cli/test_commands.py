@@ -15,7 +15,7 @@ import typer
 
 from gateway.cli import EXIT_CODES, app
 from gateway.cli.subcommands import SUBCOMMANDS, load
-from tests.cli.shell import environment
+from tests.cli.shell import Shell, environment
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "cli.md"
@@ -179,14 +179,7 @@ def test_shell_completes(line: str, expected: set[str], shell: str, tmp_path: Pa
     environ = {"bash": {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}}.get(
         shell, {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
     )
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("gateway"))],
-        cwd=tmp_path,
-        env=environment(_GATEWAY_COMPLETE=f"complete_{shell}", **environ),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = Shell(tmp_path, _GATEWAY_COMPLETE=f"complete_{shell}", **environ).run()
     words = set(re.findall(r"[\w-]+", done.stdout))
     assert expected <= words, done
 

@@ -73,7 +73,6 @@ def test_port_of_both_is_a_fault_that_names_both_places(tmp_path: Path) -> None:
     assert "9090 to 9091 is the gateway's too: gateway.port (--port) is 9091" in more
     (tmp_path / "gateway.toml").write_text('[gateway]\ndispatcher_port = 9090\nhost = "127.0.0.2"\n')
     shell.text("config", "check")
-    shell.close()
 
 
 def test_folder_without_a_file_is_told_how_to_get_one(bare: Shell) -> None:
@@ -115,7 +114,6 @@ def test_what_is_in_force_is_shown_with_where_it_comes_from_and_no_secret(tmp_pa
     shown = shell.text("config", "show")
     assert "hush" not in shown
     assert re.search(r"gateway\.slots +8 +GATEWAY_GATEWAY_SLOTS", shown)
-    shell.close()
 
 
 def test_version_and_plugins_are_json_too(bare: Shell) -> None:
@@ -148,4 +146,3 @@ def test_doctor_tells_each_finding_on_a_line(installed: Installation) -> None:
     assert {finding["level"] for finding in done.lines} <= {"ok", "warning"}, done
     assert done.code == 0
     assert {"configuration", "redis"} <= {finding["check"] for finding in done.lines}
-    shell.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,12 +37,10 @@ routes = [{ target = "show" }]
 
 
 @pytest.fixture
-def shell(valkey_server: Server, namespace: str, tmp_path: Path) -> Iterator[Shell]:
+def shell(valkey_server: Server, namespace: str, tmp_path: Path) -> Shell:
     (tmp_path / "gateway.toml").write_text(CONFIG)
     (tmp_path / "push.json").write_text("{}")
-    shell = Shell(tmp_path, GATEWAY_REDIS_URL=valkey_server.url, GATEWAY_GATEWAY_NAMESPACE=namespace)
-    yield shell
-    shell.close()
+    return Shell(tmp_path, GATEWAY_REDIS_URL=valkey_server.url, GATEWAY_GATEWAY_NAMESPACE=namespace)
 
 
 def test_commands_that_serve_and_sign_nothing_need_no_secret(shell: Shell) -> None:

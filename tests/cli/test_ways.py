@@ -79,7 +79,6 @@ def test_redis_that_is_away_is_69_and_says_where_its_url_is_from(tmp_path: Path,
     examined = shell.text("doctor", code=1)
     assert f"(from {variable})" in examined
     assert "hush" not in examined
-    shell.close()
 
 
 def test_command_straight_to_redis_logs_nothing(installed: Installation) -> None:
@@ -105,7 +104,6 @@ def test_wrong_configuration_is_78_also_straight_to_redis(tmp_path: Path) -> Non
     (tmp_path / "gateway.toml").write_text("[targets.a]\nexecutor = 3\n")
     shell = Shell(tmp_path, GATEWAY_REDIS_URL="redis://127.0.0.1:1/0")
     assert "gateway.toml: targets.a.executor" in shell.refused("targets", "list", code=os.EX_CONFIG)
-    shell.close()
 
 
 def test_url_goes_before_redis(installed: Installation, tmp_path: Path) -> None:
@@ -116,7 +114,6 @@ def test_url_goes_before_redis(installed: Installation, tmp_path: Path) -> None:
         GATEWAY_REDIS_URL="redis://127.0.0.1:1/0",
     )
     assert "work" in [target["name"] for target in shell.json("targets", "list")["targets"]]
-    shell.close()
 
 
 @pytest.mark.parametrize("way", ["url", "straight"])
