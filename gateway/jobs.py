@@ -211,7 +211,8 @@ class Settlement(msgspec.Struct, frozen=True, array_like=True):
     """An attempt's outcome on its way back, in the script's order; `result` and `error` are JSON, '' for none.
 
     The reason `gone` is `fatal`, and disables the target. `parked`: the work goes on elsewhere for `delay_ms`, and
-    `reason` is the delay of a retry, in ms, should it not come to an end.
+    `reason` is the delay of a retry, in ms, should it not come to an end. The reason of a `retry` is empty, or for how
+    long, in ms, a job whose target nobody knows is given back with its attempt unspent, before it is `no_target`.
     """
 
     job_id: str
@@ -230,6 +231,8 @@ class Settlement(msgspec.Struct, frozen=True, array_like=True):
     @property
     def shown_reason(self) -> str:
         """The reason as records have it."""
+        if self.outcome == "retry" and self.reason:
+            return Reason.NO_TARGET
         return Reason.FATAL if self.reason == GONE else self.reason
 
 

@@ -28,6 +28,11 @@ from gateway.tracing.attempts import AttemptSpans, traceparent_of
 
 log = structlog.get_logger(__name__)
 
+UNKNOWN_S = (1.0, 15.0)
+"""How soon, at least and at most, another dispatcher is to have a job whose target is not known here."""
+
+UNKNOWN_MOST = 100
+"""Targets that are told of: a client of an older gateway must not fill the log, nor the memory."""
 
 _NO_OPTIONS = Options()
 
@@ -47,6 +52,9 @@ class Runner:
     traces: AttemptSpans | None = None
     report: Callable[[Claimed, Any], None] = _ignore
     signing_keys: Callable[[], tuple[SigningKey, ...]] = tuple
+    _unknown: set[str] = field(default_factory=set)
+    no_target_after_s: float = 0.0
+    """For how long a job whose target is not known here is given back, for those that know it."""
     refresh: Callable[[], Awaitable[object]] | None = None
     """Has the registry look for targets that were registered since it last did."""
 
@@ -66,7 +74,7 @@ class Runner:
             try:
                 target = await self._lately_registered(claimed.target)
             except NotFound as error:
-                return self._without_target(claimed, error)
+                return self._given_back(claimed, error)
         options = _NO_OPTIONS
         try:
             options, payload = unpack_body(claimed.body)
@@ -116,6 +124,24 @@ class Runner:
         except NotFound as error:  # removed meanwhile
             return self._without_target(claimed, error)
         return self._failed(claimed, target, unpack_body(claimed.body)[0], failure(target))
+
+    def _given_back(self, claimed: Claimed, error: NotFound) -> Settlement:
+        """For a dispatcher that knows its target: one of a newer file, or all but this one."""
+        dead = self._without_target(claimed, error)
+        if not self.no_target_after_s:
+            return dead
+        if claimed.target not in self._unknown and len(self._unknown) < UNKNOWN_MOST:
+            self._unknown.add(claimed.target)
+            log.warning("no such target here: its jobs go back, for dispatchers that know it", target=claimed.target,
+                        read=self.registry.source, dead_after_s=self.no_target_after_s)  # fmt: skip
+        delay_s = min(UNKNOWN_S[1], max(UNKNOWN_S[0], 2 * claimed.previous_delay_ms / 1000)) * self.rng.uniform(0.5, 1)
+        return _settle(
+            claimed,
+            "retry",
+            delay_ms=max(1, round(delay_s * 1000)),
+            reason=str(round(self.no_target_after_s * 1000)),
+            error=dead.error,
+        )
 
     def _without_target(self, claimed: Claimed, error: NotFound) -> Settlement:
         mend = f"this dispatcher read {self.registry.source} when it started: if the target is newer, restart it"

@@ -104,7 +104,7 @@ local function replay_job(id, nonce, max_attempts)
   if job.status ~= 'dead' then return 'not_dead' end
   unbury(id, job.target)
   stand('dead', job.lane, -1)
-  call('HDEL', jk, 'stalls', 'reason', 'callback_id', 'cancel', 'progress')
+  call('HDEL', jk, 'stalls', 'reason', 'callback_id', 'cancel', 'progress', 'unknown')
   call('HSET', jk, 'replay', nonce)
   call('DEL', P .. 'r:' .. id)
   job.status, job.token, job.attempt, job.started, job.previous, job.updated = 'pending', '', 0, '', '', NOW

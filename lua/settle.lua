@@ -5,7 +5,8 @@
 -- ARGV  1 jobs that succeeded without a result: a MessagePack array of arrays, each a token and the ids of jobs that it holds; 2 a batch of the others,
 --       per job 7: id, token, outcome (succeeded, retry, dead, released, cancelled, parked), delay ms,
 --       reason, result (JSON or ''), error (JSON or ''). Parked: the work goes on elsewhere for `delay ms`, or longer by its
---       heartbeats; `reason` is the delay of a retry should it not come to an end, in ms
+--       heartbeats; `reason` is the delay of a retry should it not come to an end, in ms. A retry whose `reason` is a number
+--       did not run, for its dispatcher does not know its target: its attempt is not spent, until that has gone on for so many ms
 -- Returns  MessagePack, per job of the first, then of the second: the status it has now (succeeded, retrying, dead, pending, cancelled, parked), or duplicate, or lost
 local type = type
 local OUTCOMES = { succeeded = true, retry = true, dead = true, released = true, cancelled = true, parked = true }
@@ -40,12 +41,29 @@ local function park(id, job, within_ms, retry_ms)
   return 'parked'
 end
 
+-- Nobody who knew its target had the job: it waits for somebody who does. False once it has waited for `patience_ms`.
+-- Such a job has in j:<id> `unknown`: when that began.
+local function await_target(id, job, delay_ms, patience_ms, error)
+  local since = tonumber(call('HGET', P .. 'j:' .. id, 'unknown'))
+  if since and now_ms - since >= patience_ms then return false end
+  if not since then call('HSET', P .. 'j:' .. id, 'unknown', NOW) end
+  local attempt = job.attempt
+  retry_later(id, job, delay_ms, error)
+  job.attempt = attempt - 1
+  save(id, job)
+  return true
+end
+
 -- Any end of an attempt; the status that the job has now.
 local function settle(id, outcome, delay_ms, reason, result, error)
   local job = load(id)
   if has_flag(job, 'q') and (outcome == 'retry' or outcome == 'released' or outcome == 'parked') then outcome = 'cancelled' end
   if outcome == 'parked' then return park(id, job, delay_ms, reason) end
   delay_ms = math.max(delay_ms, unpark(id, job))
+  if outcome == 'retry' and reason ~= '' and whole(reason, 0) then
+    if await_target(id, job, delay_ms, whole(reason, 0), error) then return 'retrying' end
+    outcome, reason = 'dead', 'no_target'
+  end
   if outcome == 'retry' and job.attempt >= tonumber(job.max) then outcome, reason = 'dead', 'exhausted' end
   local died_of = outcome == 'dead' and reason
   if outcome == 'retry' or died_of == 'exhausted' then
@@ -60,7 +78,10 @@ local function settle(id, outcome, delay_ms, reason, result, error)
     drop_flags(job, 's')
     call('HDEL', P .. 'j:' .. id, 'stalls')
   end
-  if outcome == 'retry' then return retry_later(id, job, delay_ms, error) end
+  if outcome == 'retry' then
+    call('HDEL', P .. 'j:' .. id, 'unknown')
+    return retry_later(id, job, delay_ms, error)
+  end
   unspend(job.target, job.key)
   if result ~= '' then call('SET', P .. 'r:' .. id, result) end
   finish(id, job, outcome, REASONS[reason] or '', result, error)

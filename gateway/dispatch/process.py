@@ -95,6 +95,7 @@ async def _run(
             http,
             signing_keys=Signers(gateway, store),
             callouts=CallOuts(tracing),
+            no_target_after_s=float(gateway.no_target_after),
             traces=AttemptSpans(tracing) if tracing is not None else None,
         )
         metrics.register(runner.callouts)

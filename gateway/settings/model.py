@@ -56,6 +56,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     slots: Annotated[int, Meta(ge=1, le=10_000)] = 100
     lease: Duration = Duration(30)
     max_stalls: Annotated[int, Meta(ge=0, le=100)] = 2
+    no_target_after: Duration = Duration(300)
     drain: Duration = Duration(25)
     idempotency_window: Duration = Duration(86400)
     max_body: Annotated[int, Meta(ge=1024, le=64 * _MIB)] = _MIB
@@ -76,6 +77,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     def __post_init__(self) -> None:
         between("lease", self.lease, "1s", "1h")
+        between("no_target_after", self.no_target_after, "0s", "7d")
         between("drain", self.drain, "0s", "1h")
         between("idempotency_window", self.idempotency_window, "1s", "30d")
         between("body_timeout", self.body_timeout, "100ms", "10m")

@@ -132,6 +132,25 @@ async def test_job_is_dead_when_its_target_is_not_known_here(running: Dispatchin
     assert b"this dispatcher read gateway.toml when it started" in record.error
 
 
+async def test_job_goes_back_unspent_for_a_dispatcher_that_knows_its_target(running: Dispatching) -> None:
+    running.runner.no_target_after_s = 60.0
+    job_id = await running.client.submit("elsewhere", 7, max_attempts=1)
+    waiting = await running.client.reached(job_id, "retrying")
+    assert (waiting.attempts, waiting.reason) == (0, "")
+    assert b"this dispatcher read gateway.toml when it started" in waiting.error
+    registry = running.runner.registry
+    registry.targets = {**registry.targets, "elsewhere": registry.target("echo")}
+    record = await running.client.ended(job_id)
+    assert (record.status, record.attempts) == ("succeeded", 1)
+
+
+async def test_job_is_dead_when_no_dispatcher_has_known_its_target_for_long(running: Dispatching) -> None:
+    running.runner.no_target_after_s = 0.01
+    record = await running.client.ended(await running.client.submit("elsewhere", max_attempts=1))
+    assert (record.status, record.reason, record.attempts) == ("dead", "no_target", 1)
+    assert b"this dispatcher read gateway.toml when it started" in record.error
+
+
 async def test_job_is_dead_at_once_when_its_stored_payload_is_no_json(running: Dispatching) -> None:
     job_id = await running.client.submit("echo", delay_ms=300, max_attempts=9)
     await _store_body(running, job_id, b"\nnonsense")
