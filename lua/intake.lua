@@ -14,11 +14,12 @@ local function room(lane)
 end
 
 local arriving -- the key of a lane or of a flow's queue -> flat list of `n` ranks and ids
+local arrivals -- of targets with flows, by lane: what comes for keys that are never blocked
 local arriving_due
 local bodies, bodies_n -- keys and values, and how many of both
 local used -- terms under which jobs were accepted
 at_begin(function()
-  rooms, arriving, arriving_due, bodies, bodies_n, used = {}, {}, {}, {}, 0, {}
+  rooms, arriving, arrivals, arriving_due, bodies, bodies_n, used = {}, {}, {}, {}, {}, 0, {}
 end)
 
 -- What jobs have in common that come in together: where to, when, and their facts but for the key and the rank.
@@ -33,24 +34,52 @@ local function terms_of(lane, target, priority, delay, run_at, expires, max_atte
     list = false, lists = false } -- where its jobs come to wait, once that is known: the lane's, or by key
 end
 
--- Where jobs under these terms and with this key come to wait.
-local function list_for(terms, key)
-  local t = target_node(terms.target)
-  local k = t and key_node(t, key)
-  local place = k and queue_of(terms.lane, k) or P .. 'lane:' .. terms.lane
-  local list = arriving[place]
-  if not list then
-    list = { n = 0 }
-    arriving[place] = list
-    if k then queue_changed(k, terms.lane) end
+-- What comes for a target's keys that are never blocked: lists by key, and all of them.
+local function arrival_of(t, lane)
+  local by_lane = t.arrivals
+  if not by_lane then by_lane = {}; t.arrivals = by_lane end
+  local it = by_lane[lane]
+  if not it then
+    it = { t = t, lane = lane, queues = P .. 'flow:' .. lane .. ':' .. t.name .. ':', by_key = {}, lists = {} }
+    by_lane[lane] = it
+    arrivals[#arrivals + 1] = it
   end
-  if not k then
+  return it
+end
+
+-- Where jobs under these terms and with this key come to wait, this one among them.
+local function list_job(terms, key, rank, id)
+  local t = target_node(terms.target)
+  local it = t and (key == '' or t.bare == 1) and arrival_of(t, terms.lane)
+  local list
+  if it then
+    list = it.by_key[key]
+  else
+    local k = t and key_node(t, key)
+    local place = k and queue_of(terms.lane, k) or P .. 'lane:' .. terms.lane
+    list = arriving[place]
+    if not list then
+      list = { n = 0 }
+      arriving[place] = list
+      if k then queue_changed(k, terms.lane) end
+    end
+  end
+  if not list then
+    list = { rank, id, n = 2, key = key, least = rank }
+    it.by_key[key] = list
+    it.lists[#it.lists + 1] = list
+  else
+    local n = list.n
+    list[n + 1], list[n + 2], list.n = rank, id, n + 2
+    -- under the same terms a later one's rank is the greater one
+    if it and tonumber(rank) < tonumber(list.least) then list.least = rank end
+  end
+  if not t then
     terms.list = list
   else
     terms.lists = terms.lists or {}
     terms.lists[key] = list
   end
-  return list
 end
 
 -- Makes a job that is not there yet, in a lane that has room(): its record and body (under `name`) and, once
@@ -70,16 +99,55 @@ local function accept(seq, id, name, terms, key, body)
     return 'scheduled'
   end
   terms.room.left = terms.room.left - 1
-  local list = terms.list or terms.lists and terms.lists[key] or list_for(terms, key)
-  local n = list.n
-  list[n + 1], list[n + 2], list.n = rank, id, n + 2
+  local list = terms.list or terms.lists and terms.lists[key]
+  if list then
+    local n = list.n
+    list[n + 1], list[n + 2], list.n = rank, id, n + 2
+  else
+    list_job(terms, key, rank, id)
+  end
   return 'pending'
+end
+
+-- Puts jobs into queues of keys that are never blocked, and these into ring, heads and listing where what came is their
+-- first job: one that is in heads has older ones, or of a better rank.
+local function place_arrivals(it)
+  local t, lists, queues = it.t, it.lists, it.queues
+  local names = {}
+  for i = 1, #lists do
+    local list = lists[i]
+    names[i] = list.key
+    if list.n == 2 then call('ZADD', queues .. list.key, list[1], list[2]) else call_many('ZADD', queues .. list.key, list) end
+  end
+  local path = it.lane .. ':' .. t.name
+  local ring, heads, listed = {}, {}, {}
+  for first = 1, #names, CHUNK do
+    local found = call('ZMSCORE', P .. 'heads:' .. path, unpack(names, first, math.min(first + CHUNK - 1, #names)))
+    for i = 1, #found do
+      local key, least, head = names[first + i - 1], lists[first + i - 1].least, found[i]
+      if not head or tonumber(least) < tonumber(head) then
+        heads[#heads + 1], heads[#heads + 2] = least, key
+        local class = class_of(least)
+        if not head or class_of(head) ~= class then
+          t.turn = t.turn + 1
+          ring[#ring + 1], ring[#ring + 2] = class * SPAN + t.turn, key
+        end
+        if not head then listed[#listed + 1], listed[#listed + 2] = 0, t.name .. ':' .. key end
+      end
+    end
+  end
+  call_many('ZADD', P .. 'ring:' .. path, ring)
+  call_many('ZADD', P .. 'heads:' .. path, heads)
+  call_many('ZADD', P .. 'flows:' .. it.lane, listed)
+  t.arrivals = nil
+  lane_changed(t, it.lane)
 end
 
 -- Writes what was accepted and puts it where a claim will find it, many at once.
 local function place_accepted()
   for first = 1, bodies_n, CHUNK do call('MSET', unpack(bodies, first, math.min(first + CHUNK - 1, bodies_n))) end
   for place, list in pairs(arriving) do call_many('ZADD', place, list) end
+  for i = 1, #arrivals do place_arrivals(arrivals[i]) end
   call_many('ZADD', P .. 'due', arriving_due)
   for i = 1, #used do
     local terms = used[i]
@@ -91,5 +159,5 @@ local function place_accepted()
     end
     terms.n, terms.list, terms.lists, woken = 0, false, false, true
   end
-  arriving, arriving_due, bodies, bodies_n, used = {}, {}, {}, 0, {}
+  arriving, arrivals, arriving_due, bodies, bodies_n, used = {}, {}, {}, {}, 0, {}
 end

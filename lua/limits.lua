@@ -155,12 +155,17 @@ local function key_blocked(k)
   return true
 end
 
+-- So many jobs of this target start whose keys are never blocked: its count and its clock move.
+local function spend_free(t, n)
+  t.running = t.running + n
+  t.used = t.used + (t.quota > 0 and n or 0)
+  if t.interval > 0 then t.tat = math.max(t.tat, now_us) + n * t.interval end
+  touch_target(t)
+end
+
 -- A job of this target and key starts: both counts and both clocks move.
 local function spend(t, k)
-  t.running = t.running + 1
-  t.used = t.used + (t.quota > 0 and 1 or 0)
-  if t.interval > 0 then t.tat = math.max(t.tat, now_us) + t.interval end
-  touch_target(t)
+  spend_free(t, 1)
   if k.free then return end
   k.running = k.running + 1
   k.used = k.used + (t.key_quota > 0 and 1 or 0)

@@ -14,6 +14,7 @@ local REASONS = { exhausted = 'exhausted', fatal = 'fatal', no_target = 'no_targ
 local out, out_n         -- statuses
 local unlease, unlease_n -- ids whose leases end
 local alikes             -- line -> what is known of the jobs that have it
+local keyed              -- the last of those that are known by the line up to its key
 local results            -- keys and values
 
 local function release(id, job)
@@ -100,19 +101,42 @@ local function refuse(line, token)
 end
 
 -- What jobs have in common that were claimed together, by the line that tells it: the token, target, lane and key, and
--- the line of those that have succeeded; false for another line.
+-- the line of those that have succeeded; false for another line. Of keys that are never blocked nothing is counted, so
+-- there it is by the line's `length` up to the key, which each of them then has at the end of its own.
 local function read_alike(line)
-  local token, flags, target, lane, mark, key = match(line, '^running|([^|]*)|%d+|%d*|%d*|%d*|(k?)|([^|]*)|([^|]*)|(=?)(.*)$')
-  local is_short = token and (flags == 'k' and mark == '=' or flags == '' and mark .. key == '')
-  local it = is_short and { token = token, target = target, lane = lane, key = key, judged = is_judged(target),
-    over = 'succeeded' .. sub(line, 8), n = 0 } or false
+  local token, flags, target, lane, mark, length, key =
+    match(line, '^running|([^|]*)|%d+|%d*|%d*|%d*|(k?)|([^|]*)|([^|]*)|(=?)()(.*)$')
+  if not (token and (flags == 'k' and mark == '=' or flags == '' and mark .. key == '')) then
+    alikes[line] = false
+    return false
+  end
+  local t = target_node(target)
+  local it = { token = token, target = target, lane = lane, key = key, judged = is_judged(target),
+    over = 'succeeded' .. sub(line, 8), length = false, n = 0, last = false, last_over = false }
+  if flags == 'k' and (not t or t.bare == 1) then
+    line = sub(line, 1, length - 1)
+    it.key, it.over, it.length, it.line = '', 'succeeded' .. sub(line, 8), length - 1, line
+    keyed = it
+  end
   alikes[line] = it
   return it
 end
 
+local function alike_of(line)
+  if alikes[line] ~= nil then return alikes[line] end
+  if keyed and (line == keyed.last or sub(line, 1, keyed.length) == keyed.line) then return keyed end
+  return read_alike(line)
+end
+
 -- A job succeeded, of which no more than this is to be known.
 local function succeed(id, it)
-  write_line(id, it.over)
+  local over = it.over
+  if it.length then
+    local line = lines[id]
+    if line ~= it.last then it.last, it.last_over = line, over .. sub(line, it.length + 1) end
+    over = it.last_over
+  end
+  write_line(id, over)
   it.n = it.n + 1
   if it.judged then judge(it.target, id, false, '') end
   end_well(id)
@@ -123,7 +147,7 @@ end
 -- Any outcome, if the token holds the job.
 local function settle_held(id, token, outcome, delay_ms, reason, result, error)
   local line = lines[id]
-  local it = line and (alikes[line] or read_alike(line))
+  local it = line and alike_of(line)
   if it and it.token == token and outcome == 'succeeded' then
     if result ~= '' then
       results[#results + 1] = P .. 'r:' .. id
@@ -142,7 +166,9 @@ local function settle_run(run)
   local token = run[1]
   for i = 2, #run do
     local id = run[i]
-    local it = alikes[lines[id]]
+    local line = lines[id]
+    local it = alikes[line]
+    if it == nil and line then it = alike_of(line) end
     if it and it.token == token then succeed(id, it) else settle_held(id, token, 'succeeded', 0, '', '', '') end
   end
 end
@@ -179,7 +205,7 @@ return function()
   if not (runs and jobs) then return redis.error_reply('ERR settle takes tokens with ids, and a batch of 7 values a job') end
   local fault = fault_of(runs, jobs)
   if fault then return fault end
-  out, out_n, unlease, unlease_n, alikes, results = {}, 0, {}, 0, {}, {}
+  out, out_n, unlease, unlease_n, alikes, keyed, results = {}, 0, {}, 0, {}, nil, {}
   local ids = {}
   for i = 1, #runs do
     for at = 2, #runs[i] do ids[#ids + 1] = runs[i][at] end

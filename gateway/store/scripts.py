@@ -27,7 +27,7 @@ PARTS = {
     **dict.fromkeys(("list", "list_queued", "replay_some"), ("places",)),
     **dict.fromkeys(("lookup", "targets"), ("reasons",)),
     **dict.fromkeys(("flow_control",), ("breaker",)),
-    "claim": ("due", "taking", "turns", "claiming"),
+    "claim": ("due", "taking", "turns", "rings", "claiming"),
     "settle": ("breaker", "retries"),
     "reap": ("retries",),
     **dict.fromkeys(("probe", "beat"), ("standing",)),

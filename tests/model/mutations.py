@@ -31,8 +31,38 @@ MUTATIONS = (
     ),
     Mutation(
         "ring: a run goes beyond what its target may",
-        "and budget > 0 and not news and not target_blocked(t) do",
-        "and budget > 0 and not news do",
+        "while ring[ring.next] and taken_n < upto and budget > 0",
+        "while ring[ring.next] and taken_n < goal and budget > 0",
+    ),
+    Mutation(
+        "ring: jobs of keys that are never blocked are not counted",
+        "    spend_free(t, alike.free)\n",
+        "",
+    ),
+    Mutation(
+        "ring: a job that ran before is taken for one that did not",
+        "alike and lines[id] == false and q.name",
+        "alike and q.name",
+    ),
+    Mutation(
+        "intake: a key that may be blocked is taken for one that may not",
+        "local it = t and (key == '' or t.bare == 1) and arrival_of(t, terms.lane)",
+        "local it = t and arrival_of(t, terms.lane)",
+    ),
+    Mutation(
+        "intake: a better first job of a key is not noticed",
+        "if not head or tonumber(least) < tonumber(head) then",
+        "if not head then",
+    ),
+    Mutation(
+        "intake: a better first job of a key leaves it in its class",
+        "        if not head or class_of(head) ~= class then\n",
+        "        if not head then\n",
+    ),
+    Mutation(
+        "settle: what ran of a key that may be blocked is not counted back",
+        "if flags == 'k' and (not t or t.bare == 1) then",
+        "if flags == 'k' then",
     ),
     Mutation(
         "ring: a job with a key leaves its key's count as it is",
@@ -160,12 +190,12 @@ MUTATIONS = (
     ),
     Mutation(
         "spend: a start uses up no token",
-        "if t.interval > 0 then t.tat = math.max(t.tat, now_us) + t.interval end",
+        "if t.interval > 0 then t.tat = math.max(t.tat, now_us) + n * t.interval end",
         "",
     ),
     Mutation(
         "spend: a start uses up no quota",
-        "t.used = t.used + (t.quota > 0 and 1 or 0)",
+        "t.used = t.used + (t.quota > 0 and n or 0)",
         "",
     ),
     Mutation(
