@@ -14,10 +14,11 @@ end
 local key = P .. 'schedule:' .. name
 local v = call('HMGET', key, 'definition', 'payload', 'timing', 'slot', 'source')
 if v[1] and v[5] == 'file' and source == 'api' then return 'file' end
+if v[1] and source == 'file' then call('HSET', key, 'named', NOW) end
 if v[1] == definition and v[2] == payload and ARGV[11] == '1' then return 'kept' end
 if not v[1] and call('ZCARD', P .. 'schedule_names') >= most then return 'full' end
 call('HSET', key, 'definition', definition, 'payload', payload, 'revision', revision, 'timing', timing, 'source', source,
-  'updated', NOW)
+  'updated', NOW, 'named', source == 'file' and NOW or '0')
 call('HSETNX', key, 'created', NOW)
 call('ZADD', P .. 'schedule_names', 0, name)
 if paused == '1' then

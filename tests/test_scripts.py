@@ -88,7 +88,8 @@ GOOD: dict[str, list[Arg]] = {
     "repair_states": ["1", 1000],
     "schedule_put": ["n", "{}", "1", "r1", "* * * * *|UTC|0", "api", 0, 60_000, 60_000, 10, 0],
     "schedule_pause": ["n", 1, 60_000, 60_000],
-    "schedule_remove": ["n", "api"],
+    "schedule_remove": ["n", "api", 0],
+    "schedule_named": ["1", "n"],
     "schedule_due": [10],
     "schedule_list": ["n", "", 10],
     "schedule_fire": [
@@ -100,6 +101,7 @@ GOOD: dict[str, list[Arg]] = {
 
 REQUIRED = {name: len(args) for name, args in GOOD.items()} | {
     "replay": 2,
+    "schedule_named": 1,
     "await_end": 2,
     "inspect": 0,
     "lookup": 1,
@@ -132,6 +134,7 @@ NUMERIC: dict[str, Sequence[int]] = {
     "signing_rotate": (1, 2),
     "schedule_put": (7, 8, 9),
     "schedule_pause": (2, 3),
+    "schedule_remove": (2,),
     "schedule_due": (0,),
     "schedule_list": (2,),
     "schedule_fire": (3, 4, 5, 11),
@@ -177,7 +180,8 @@ OTHERWISE: dict[str, list[list[Arg]]] = {
         ["n", "{}", "1", "r1", "timing", "api", 0, 60_000, 60_000, 10, 2],
     ],
     "schedule_pause": [["n", 2, 60_000, 60_000]],
-    "schedule_remove": [["n", "nobody"]],
+    "schedule_remove": [["n", "nobody", 0]],
+    "schedule_named": [["2", "n"]],
     "schedule_fire": [
         ["n", "r1", "soon", 1, 1, 0, "allow", "low", "t", "", 0, 5, "\n{}", pack((JOB_ID, 60_000))],
         ["n", "r1", 60_000, 1, 1, 0, "sometimes", "low", "t", "", 0, 5, "\n{}", pack((JOB_ID, 60_000))],

@@ -322,6 +322,10 @@ class Dispatcher:
             self._attempts.leave_behind(most_s=ENDING_S)
 
     async def _leave(self) -> None:
+        try:
+            await self._scheduler.leave()
+        except StoreError as error:
+            log.warning("schedules not given up", error=str(error))
         for worker in self._workers:
             try:
                 await worker.leave()

@@ -16,7 +16,15 @@ from gateway.dispatch.failures import first_failure
 from gateway.errors import StoreError, StoreMismatch, StoreUnavailable, WrongState
 from gateway.schedules import JobFacts, Schedule, plan
 from gateway.store import Store
-from gateway.store.schedules import Standing, every_schedule, home_of, move_schedule, put_schedule, remove_copy
+from gateway.store.schedules import (
+    Standing,
+    every_schedule,
+    home_of,
+    move_schedule,
+    name_schedules,
+    put_schedule,
+    remove_copy,
+)
 from gateway.store.slots import Due, DueSchedule, Fired, due_schedules, fire_slots
 
 log = structlog.get_logger(__name__)
@@ -27,6 +35,12 @@ LOOKED_AT_MOST = 10_000
 
 POLL_S = (0.5, 1.0)
 """Between these, at random: how soon a new or resumed schedule is seen."""
+
+NAME_S = 8.0
+"""How often a dispatcher says which schedules its file defines."""
+
+UNNAMED_S = 30.0
+"""A schedule of a file is removed once no dispatcher has said so for that long."""
 
 _RETRY_S = (0.25, 2.0)
 _LEAST_S = 0.005
@@ -43,6 +57,7 @@ class Scheduler:
     fired: Callable[[Schedule, str, str], None]
     rng: random.Random
     _lost: asyncio.Event = field(default_factory=asyncio.Event)
+    _strange: list[Standing] = field(default_factory=list)
 
     def register_again(self) -> None:
         """Redis has lost what was registered: it is registered once more."""
@@ -55,6 +70,7 @@ class Scheduler:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._keep_registered())
+                group.create_task(self._keep_named())
                 for partition in range(self.store.partitions):
                     group.create_task(self._keep_firing(partition))
         except ExceptionGroup as failures:
@@ -68,11 +84,34 @@ class Scheduler:
             self._lost.clear()
             await self._register()
 
+    async def leave(self) -> None:
+        """This dispatcher's file defines nothing any more; raises StoreError."""
+        await name_schedules(self.store, self.configured.values(), at_work=False)
+
+    async def _keep_named(self) -> None:
+        while True:
+            await asyncio.sleep(NAME_S * self.rng.uniform(0.5, 1.0))
+            try:
+                missing = await name_schedules(self.store, self.configured.values(), at_work=True)
+                for name in missing:
+                    log.warning("schedule was removed; it is defined anew, as this file has it", schedule=name)
+                    await _put(self.store, self.configured[name])
+                self._strange[:] = await remove_unnamed(self.store, self._strange, unnamed_s=UNNAMED_S)
+            except StoreMismatch:
+                raise
+            except StoreError as error:
+                log.warning("schedules not looked after", error=str(error))
+
     async def _register(self) -> None:
         delay_s = _RETRY_S[0]
         while True:
             try:
-                await register(self.store, self.configured)
+                self._strange[:] = await register(self.store, self.configured, unnamed_s=UNNAMED_S)
+                for each in self._strange:
+                    log.warning(
+                        "schedule is not in this dispatcher's file, but in another's: it stays",
+                        schedule=each.schedule.name,
+                    )
                 return
             except StoreUnavailable as error:
                 log.warning("schedules not registered", error=str(error), retry_in_s=round(delay_s, 2))
@@ -138,23 +177,42 @@ class Scheduler:
             log.warning("schedule waits: its lane is full", schedule=schedule.name, lane=lane)
 
 
-async def register(store: Store, configured: Mapping[str, Schedule]) -> None:
+async def register(store: Store, configured: Mapping[str, Schedule], *, unnamed_s: float = 0.0) -> Sequence[Standing]:
     """Makes the store's schedules those of the configuration file and of the API; repeating it changes nothing.
 
     What the file defines is put there, what it no longer defines is removed, and what the API defined is moved where
-    its target's jobs lie now. Raises StoreError.
+    its target's jobs lie now. Returns what stays, since within `unnamed_s` another dispatcher had it in its file: one
+    that was started with a wrong configuration must not take the others' schedules away. Raises StoreError.
     """
+    strange = []
     for each in await _one_of_each_name(store):
         if each.schedule.source == "file":
             if each.schedule.name not in configured:
-                await remove_copy(store, each, whose="file")
+                strange.append(each)
         elif each.schedule.name not in configured and home_of(store, each.schedule) != each.partition:
             await move_schedule(store, each)
     for schedule in configured.values():
-        try:
-            await put_schedule(store, schedule, keep=True)
-        except (ValueError, WrongState) as error:
-            log.error("schedule not registered", schedule=schedule.name, error=str(error))
+        await _put(store, schedule)
+    return await remove_unnamed(store, strange, unnamed_s=unnamed_s)
+
+
+async def remove_unnamed(store: Store, strange: Sequence[Standing], *, unnamed_s: float) -> Sequence[Standing]:
+    """Removes schedules that no dispatcher's file defines; the others. Raises StoreError."""
+    left = []
+    for each in strange:
+        verdict = await remove_copy(store, each, whose="file", unnamed_ms=round(unnamed_s * 1000))
+        if verdict == "named":
+            left.append(each)
+        elif verdict == "removed":
+            log.warning("schedule removed: the file does not define it any more", schedule=each.schedule.name)
+    return left
+
+
+async def _put(store: Store, schedule: Schedule) -> None:
+    try:
+        await put_schedule(store, schedule, keep=True)
+    except (ValueError, WrongState) as error:
+        log.error("schedule not registered", schedule=schedule.name, error=str(error))
 
 
 async def _one_of_each_name(store: Store) -> Sequence[Standing]:

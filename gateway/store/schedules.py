@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -77,7 +77,7 @@ async def put_schedule(
         raise WrongState(f"there are {MOST} schedules already; delete some")
     for each in standing:
         if each.partition != home:  # its target, key or limits were others
-            await _run(store, each.partition, "schedule_remove", [schedule.name, "any"])
+            await _run(store, each.partition, "schedule_remove", [schedule.name, "any", 0])
     return "updated" if standing else "created"
 
 
@@ -108,16 +108,34 @@ async def every_schedule(store: Store) -> AsyncIterator[Standing]:
 
 async def remove_schedule(store: Store, name: str) -> None:
     """Removes a schedule that the API defined; raises NotFound, or WrongState where the configuration file did."""
-    verdicts = await store.everywhere("schedule_remove", [name, "api"])
+    verdicts = await store.everywhere("schedule_remove", [name, "api", 0])
     if b"file" in verdicts:
         raise _file_owns(name)
     if b"removed" not in verdicts:
         raise NotFound(f"no schedule named {name[:64]!r}")
 
 
-async def remove_copy(store: Store, standing: Standing, *, whose: Literal["file", "any"]) -> None:
-    """Removes the schedule from the partition where it stands, if it still is whose it should be."""
-    await _run(store, standing.partition, "schedule_remove", [standing.schedule.name, whose])
+async def remove_copy(
+    store: Store, standing: Standing, *, whose: Literal["file", "any"], unnamed_ms: int = 0
+) -> Literal["removed", "file", "api", "named", "none"]:
+    """Removes the schedule from the partition where it stands, if it still is whose it should be, and no dispatcher has
+    said within `unnamed_ms` that its file defines it (`named`)."""
+    args: list[Arg] = [standing.schedule.name, whose, unnamed_ms]
+    verdict: Any = (await _run(store, standing.partition, "schedule_remove", args)).decode()
+    return cast("Literal['removed', 'file', 'api', 'named', 'none']", verdict)
+
+
+async def name_schedules(store: Store, schedules: Iterable[Schedule], *, at_work: bool) -> list[str]:
+    """Says that a dispatcher at work has them in its file, or not any more: which of them are not there."""
+    homes: dict[int, list[str]] = {}
+    for each in schedules:
+        homes.setdefault(home_of(store, each), []).append(each.name)
+    missing: list[str] = []
+    for partition, names in homes.items():
+        for first in range(0, len(names), _PAGE):
+            args: list[Arg] = [int(at_work), *names[first : first + _PAGE]]
+            missing += [name.decode() for name in await _run(store, partition, "schedule_named", args)]
+    return missing
 
 
 async def move_schedule(store: Store, standing: Standing) -> None:

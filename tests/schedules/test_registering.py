@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.dispatch.schedules import register
+from gateway.dispatch.schedules import register, remove_unnamed
 from gateway.errors import NotFound, WrongState
 from gateway.schedules import Schedule
 from gateway.store import Store
@@ -16,6 +16,7 @@ from gateway.store.schedules import (
     find_schedule,
     home_of,
     list_schedules,
+    name_schedules,
     pause_schedule,
     put_schedule,
     remove_schedule,
@@ -47,6 +48,29 @@ async def test_schedule_goes_when_the_file_no_longer_defines_it_and_the_api_s_ow
     await register(store, of_file("gone"))
     await register(store, {})
     assert await names(store) == ["s"]
+
+
+async def test_schedule_stays_while_a_dispatcher_at_work_has_it_in_its_file(yard: Yard) -> None:
+    store = yard.site.store
+    await yard.move("10:00:30")
+    await register(store, of_file())
+    (left,) = await register(store, {}, unnamed_s=30.0)
+    await yard.move("10:00:50")
+    assert await name_schedules(store, of_file().values(), at_work=True) == []
+    await yard.move("10:01:10")
+    assert await remove_unnamed(store, [left], unnamed_s=30.0) == [left]
+    await yard.move("10:01:20")
+    assert (await remove_unnamed(store, [left], unnamed_s=30.0), await names(store)) == ([], [])
+    assert await name_schedules(store, of_file().values(), at_work=True) == ["s"]
+
+
+async def test_schedule_goes_at_once_when_the_dispatchers_that_had_it_in_their_files_have_left(yard: Yard) -> None:
+    store = yard.site.store
+    await yard.move("10:00:30")
+    await register(store, of_file())
+    await name_schedules(store, of_file().values(), at_work=False)
+    assert await register(store, {}, unnamed_s=30.0) == []
+    assert await names(store) == []
 
 
 async def test_overdue_slot_and_pause_outlast_a_restart_when_the_file_is_as_it_was(yard: Yard) -> None:
