@@ -11,6 +11,6 @@
 return function()
   local given = claim()
   commit()
-  bodies = NONE -- they may be large, and the next claim may be far
+  bodies, taken = NONE, NONE -- they may be large, and the next claim may be far
   return given
 end
