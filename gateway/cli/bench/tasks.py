@@ -21,7 +21,7 @@ class Starts:
     def expect(self, jobs: int) -> None:
         """Starts anew."""
         self.at, self.expected = {}, jobs
-        self.complete.clear()
+        self.complete = asyncio.Event()  # of this event loop: `bench all` has one for each measurement
 
     def add(self, number: int) -> None:
         self.at[number] = time.time()
