@@ -39,14 +39,15 @@ class InTime(Protocol):
 @dataclass(frozen=True, slots=True)
 class Client:
     """Whoever sent a request: the key's id, `-` where no key was needed; `may_url`: jobs with URLs of their own?
-    `callback` is that of its jobs that name none."""
+    `may_read`: payloads and results of others' jobs? `callback` is that of its jobs that name none."""
 
     name: str
     may_url: bool = False
+    may_read: bool = False
     callback: Callback | None = field(default=None, repr=False)
 
 
-ANYONE = Client("-", may_url=True)
+ANYONE = Client("-", may_url=True, may_read=True)
 
 
 class Authoriser:
@@ -122,7 +123,7 @@ def _client(key: ApiKey | None, secret: str, needed: Scope) -> Client:
     if not key.allows(needed):
         lacks = f"this API key lacks the scope {needed!r}, it has: {', '.join(key.scopes)}"
         raise Refused(403, f"{lacks}; make one by: gateway apikeys create NAME --scope {needed}")
-    return Client(key.key_id, may_url=key.allows("url"), callback=key.callback)
+    return Client(key.key_id, may_url=key.allows("url"), may_read=key.allows("read"), callback=key.callback)
 
 
 def is_loopback(host: str) -> bool:

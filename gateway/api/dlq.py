@@ -5,7 +5,7 @@ from __future__ import annotations
 from gateway.api.bodies import check_json
 from gateway.api.call import Call
 from gateway.api.query import Query
-from gateway.api.records import render_page, render_record
+from gateway.api.records import render_page, render_record, render_summary
 from gateway.api.replays import ReplayOverrides, RetryBody, decode_checked
 from gateway.api.reply import Reply, json_reply
 from gateway.errors import NotFound
@@ -41,7 +41,8 @@ async def show_dead(call: Call) -> Reply:
 
 
 async def retry(call: Call) -> Reply:
-    """The record of the job, which is pending again; WrongState if it was not dead. The body may be left out."""
+    """The record of the job, which is pending again, with its payload for keys that may read it; WrongState if it was
+    not dead. The body may be left out."""
     store, job_id = call.gateway.store, call.path_value("job_id")
     text = await call.body()
     max_attempts = 0
@@ -55,4 +56,4 @@ async def retry(call: Call) -> Reply:
     call.gateway.transitions.one("job replayed", job_id=job_id, target=found.record.target, lane=found.record.lane)
     if call.trace is not None:
         call.trace.replayed(job_id, found.record.target, found.record.options)
-    return json_reply(render_record(found.record))
+    return json_reply((render_record if call.client.may_read else render_summary)(found.record))

@@ -13,9 +13,10 @@ from gateway.api import models
 from gateway.api.auth import BELIEVED_S
 from gateway.api.operations import OPERATIONS, Operation
 from gateway.apikeys import SCOPES, Scope
+from gateway.jobs import Settlement
 from gateway.store import Store
 from gateway.store.apikeys import create_key, find_key
-from tests.api.running import Running, bearer, running, settings_for
+from tests.api.running import Running, bearer, claim, running, settings_for
 from tests.servers import Server
 
 ADMIN = "gwk_root_0123456789abcdef0123"
@@ -118,6 +119,21 @@ async def test_loopback_needs_a_key_once_one_exists(api: Running) -> None:
     key = msgspec.json.decode(made.content, type=models.MadeKey)
     assert (await api.client.post("/jobs", content=JOB)).status_code == 401
     assert (await api.client.post("/jobs", content=JOB, headers=bearer(key.key))).status_code == 202
+
+
+async def test_retry_shows_a_payload_only_to_keys_that_may_read_it(private: Running) -> None:
+    shown = []
+    for scopes in (["submit"], ["submit", "read"]):
+        made = await private.client.post("/apikeys", json={"name": "x", "scopes": scopes}, headers=bearer(ADMIN))
+        job_id = (
+            await private.client.post("/jobs", content=b'{"target":"echo","payload":7}', headers=bearer(ADMIN))
+        ).json()["job_id"]
+        worker, _, tokens = await claim(private.store)
+        await worker.exchange([Settlement(job_id, tokens[-1], "dead", reason="fatal")], None)
+        answer = await private.client.post(f"/dlq/{job_id}/retry", headers=bearer(made.json()["key"]))
+        assert (answer.status_code, answer.json()["status"]) == (200, "pending")
+        shown.append("payload" in answer.json())
+    assert shown == [False, True]
 
 
 async def test_apikeys_are_made_listed_and_deleted(private: Running) -> None:
