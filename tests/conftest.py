@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from gateway.cli import environment
+from tests.cli.shell import DRIVER
 from tests.servers import Server
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -29,6 +30,13 @@ def valkey_cluster() -> Iterator[Server]:
     """A cluster of one node that holds every slot; shared, so keep to `namespace`, and do not kill it."""
     with Server(cluster=True) as server:
         yield server
+
+
+@pytest.fixture(scope="session", autouse=True)
+def driver() -> Iterator[None]:
+    """Ends the process that ran the commands of shells."""
+    yield
+    DRIVER.close()
 
 
 @pytest.fixture

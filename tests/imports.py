@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 
@@ -29,8 +30,8 @@ class Module:
     tree: ast.Module
 
     @property
-    def imports(self) -> list[Import]:
-        return list(_imports(self, self.tree, nested=False))
+    def imports(self) -> tuple[Import, ...]:
+        return _all_imports(self)
 
     def place(self, line: int) -> str:
         return f"{self.name} line {line}"
@@ -75,6 +76,11 @@ def cycles(known: dict[str, Module]) -> list[list[str]]:
     for name in sorted(graph):
         visit(name, [])
     return found
+
+
+@cache
+def _all_imports(module: Module) -> tuple[Import, ...]:
+    return tuple(_imports(module, module.tree, nested=False))
 
 
 def _imports(module: Module, node: ast.AST, *, nested: bool) -> Iterator[Import]:

@@ -15,6 +15,7 @@ from gateway.opening import make_store
 from gateway.schedules import Schedule
 from gateway.settings import load
 from gateway.store.schedules import pause_schedule, put_schedule
+from tests.cli.shell import Done, Shell, environment
 from tests.servers import Server
 
 GOOD = """
@@ -68,35 +69,28 @@ def retry_delay(job, failure):
 """
 
 
-def gateway(folder: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: text for name, text in os.environ.items() if not name.startswith("GATEWAY_")}
-    return subprocess.run(
-        [sys.executable, "-m", "gateway", *arguments],
-        cwd=folder,
-        env=kept | {"COLUMNS": "80", "NO_COLOR": "1"} | environ,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+def gateway(folder: Path, *arguments: str, **environ: str) -> Done:
+    return Shell(folder, **environ).run(*arguments)
 
 
 def test_version_is_a_flag_and_a_command(tmp_path: Path) -> None:
     for asked in ("--version", "version"):
-        done = gateway(tmp_path, asked)
+        command = [sys.executable, "-m", "gateway", asked]
+        done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60)
         assert (done.returncode, done.stdout, done.stderr) == (0, f"{__version__}\n", "")
 
 
 def test_config_check_counts_what_there_is(tmp_path: Path) -> None:
     (tmp_path / "gateway.toml").write_text(GOOD)
     done = gateway(tmp_path, "config", "check")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.code, done.stderr) == (0, "")
     assert done.stdout == "gateway.toml: 1 target, 0 triggers, 1 schedule, all well\n"
 
 
 def test_config_check_tells_every_fault_and_none_that_follows_from_another(tmp_path: Path) -> None:
     (tmp_path / "gateway.toml").write_text(BAD)
     done = gateway(tmp_path, "config", "check")
-    assert (done.returncode, done.stdout) == (os.EX_CONFIG, "")
+    assert (done.code, done.stdout) == (os.EX_CONFIG, "")
     places = re.findall(r"^gateway: gateway\.toml: ([\w.\[\]]+): ", done.stderr, re.MULTILINE)
     assert len(done.stderr.splitlines()) == len(places)
     assert places == [
@@ -110,7 +104,7 @@ def test_config_check_tells_every_fault_and_none_that_follows_from_another(tmp_p
 def test_a_file_that_cannot_be_read_is_told_in_the_same_way(tmp_path: Path) -> None:
     (tmp_path / "gateway.toml").write_text("plugins = 3")
     done = gateway(tmp_path, "config", "check")
-    assert (done.returncode, done.stdout) == (os.EX_CONFIG, "")
+    assert (done.code, done.stdout) == (os.EX_CONFIG, "")
     assert done.stderr.startswith("gateway: gateway.toml: plugins: expected")
 
 
@@ -137,7 +131,7 @@ async def test_schedules_fit_a_terminal_and_are_not_cut(tmp_path: Path, valkey_s
     finally:
         await store.aclose()
     done = gateway(tmp_path, "schedules", "list", **environ)
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.stderr
     lines = [line.rstrip() for line in done.stdout.splitlines()]
     assert max(map(len, lines)) <= 80
     row = r" nightly-report +30 2 1 1 \* +report-all +\d{4}-01-01 01:30:00Z +active"

@@ -96,7 +96,7 @@ def nested_imports(known: Known) -> Iterator[str]:
 def hidden_imports(known: Known) -> Iterator[str]:
     """Imports of ours under TYPE_CHECKING, where a cycle can hide."""
     for module in known.values():
-        hidden = {child.lineno for node in ast.walk(module.tree) if _is_type_checking(node) for child in _lines(node)}
+        hidden = _hidden_lines(module)
         for each in module.imports:
             if each.line in hidden and is_within(each.module, "gateway", "executors", "plugins"):
                 yield f"{module.place(each.line)} imports {each.module}"
@@ -122,9 +122,9 @@ def plugin_imports(known: Known) -> Iterator[str]:
 def environment_readers(known: Known) -> Iterator[str]:
     """Modules that read the environment and have no reason to."""
     for module in known.values():
-        reads = [node for node in ast.walk(module.tree) if _reads_environment(node)]
-        if reads and module.name not in ENVIRONMENT:
-            yield module.place(getattr(reads[0], "lineno", 0))
+        line = _reads_environment_at(module)
+        if line is not None and module.name not in ENVIRONMENT:
+            yield module.place(line)
 
 
 def redis_users(known: Known) -> Iterator[str]:
@@ -227,9 +227,7 @@ def test_breach_is_found(tmp_path: Path, rule: Rule, file: str, text: str) -> No
 
 def test_every_exception_is_in_use() -> None:
     known = our_modules()
-    readers = {
-        name for name, module in known.items() if any(_reads_environment(node) for node in ast.walk(module.tree))
-    }
+    readers = {name for name, module in known.items() if _reads_environment_at(module) is not None}
     assert set(ENVIRONMENT) == readers
     named = {prefix for names in LAYERS for prefix in names}
     assert {prefix for prefix in named if prefix not in known} == set()
@@ -260,6 +258,19 @@ def _is_type_checking(node: ast.AST) -> bool:
 
 def _lines(node: ast.AST) -> Iterator[ast.stmt]:
     return (child for child in ast.walk(node) if isinstance(child, ast.stmt))
+
+
+@cache
+def _hidden_lines(module: Module) -> frozenset[int]:
+    return frozenset(
+        child.lineno for node in ast.walk(module.tree) if _is_type_checking(node) for child in _lines(node)
+    )
+
+
+@cache
+def _reads_environment_at(module: Module) -> int | None:
+    """The first line that does."""
+    return next((getattr(node, "lineno", 0) for node in ast.walk(module.tree) if _reads_environment(node)), None)
 
 
 def _reads_environment(node: ast.AST) -> bool:

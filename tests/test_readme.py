@@ -11,6 +11,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -186,5 +187,11 @@ def test_every_command_of_ours_is_one(page: Path) -> None:
     text = page.read_text()
     examples = re.findall(r"^(?:[a-z]+: |\S*/)?gateway ([a-z][^#\n`]*)", text, re.MULTILINE)
     for arguments in [*re.findall(r"`gateway ([^`…<]+)`", text), *examples]:
-        done = CliRunner().invoke(app, [*arguments.partition(" | ")[0].split(), "--help"])
-        assert done.exit_code == 0, f"gateway {arguments}: {done.output}"
+        assert refusal_of(arguments) == "", f"gateway {arguments}"
+
+
+@cache
+def refusal_of(arguments: str) -> str:
+    """What a command says that there is not; many pages name the same."""
+    done = CliRunner().invoke(app, [*arguments.partition(" | ")[0].split(), "--help"])
+    return "" if done.exit_code == 0 else done.output or "it fails"

@@ -90,8 +90,9 @@ async def test_routes_are_503_within_two_seconds_when_redis_is_silent(own_server
         await until_accepted(api)
         own_server.suspend()
         try:
-            for method, path in PATHS:
-                await assert_unavailable(api, method, path)
+            async with asyncio.TaskGroup() as asked:
+                for method, path in PATHS:
+                    asked.create_task(assert_unavailable(api, method, path))
             assert (await soon(lambda: api.client.get("/readyz"), within_s=2.0)).status_code == 503
         finally:
             own_server.resume()

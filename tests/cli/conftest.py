@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import DRIVER, Shell
+from tests.cli.shell import Shell
 from tests.e2e.installation import Installation
 
 CONFIG = """
@@ -56,10 +56,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def bare(tmp_path: Path) -> Shell:
     """Commands in an empty folder."""
     return Shell(tmp_path)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def driver() -> Iterator[None]:
-    """Ends the process that ran the commands."""
-    yield
-    DRIVER.close()

@@ -43,7 +43,7 @@ executor = "python"
 callable = "tests.dispatch.tasks:slow"
 isolation = "process"
 processes = 1
-timeout = "5s"
+timeout = "4s"
 retry = { max_attempts = 1 }
 [targets.stray]
 executor = "stray"
@@ -85,10 +85,10 @@ async def test_calls_that_hang_leave_threads_to_other_targets(running: Dispatchi
 
 async def test_jobs_that_wait_for_a_process_do_not_run_out_of_time(running: Dispatching) -> None:
     began_s = time.monotonic()
-    jobs = [await running.client.submit("slow", 1.2) for _ in range(6)]
+    jobs = [await running.client.submit("slow", 0.9) for _ in range(6)]
     records = [await running.client.ended(job_id, timeout_s=60) for job_id in jobs]
     assert [(record.status, record.attempts) for record in records] == [("succeeded", 1)] * 6
-    assert time.monotonic() - began_s > 5, "the last has waited longer than an attempt may take"
+    assert time.monotonic() - began_s > 4, "the last has waited longer than an attempt may take"
 
 
 async def test_jobs_that_wait_for_a_process_are_given_back_unspent_at_a_stop(running: Dispatching) -> None:

@@ -12,6 +12,9 @@ from tests.waiting import until_sync
 UNCLOSED = """
 import time
 import gateway
+import gateway.cli.dispatch
+
+gateway.cli.dispatch.CLOSE_S = 2.0
 
 @gateway.lifespan
 def stuck():
@@ -28,7 +31,7 @@ def test_term_lets_running_jobs_finish_and_leaves_the_rest_pending(
     installation.configure(slots=2)
     installation.serve(redis_server.url)
     dispatcher = installation.dispatch(redis_server.url)
-    ids = installation.submit_many([{"target": "work", "payload": {"name": str(at), "s": 1}} for at in range(4)])
+    ids = installation.submit_many([{"target": "work", "payload": {"name": str(at), "s": 2}} for at in range(4)])
     until_sync(lambda: len(installation.lines()) == 2)
     assert dispatcher.stop() == 0
     assert [installation.record(job_id)["status"] for job_id in ids] == ["succeeded"] * 2 + ["pending"] * 2

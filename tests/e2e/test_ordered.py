@@ -14,7 +14,7 @@ from tests.waiting import until_sync
 
 KEYS = 6
 EACH = 20
-KILLS = 4
+KILLS = 3
 TARGET = """
 [targets.ledger]
 executor = "python"
@@ -30,7 +30,7 @@ def test_each_key_goes_strictly_in_order_when_jobs_fail_and_dispatchers_are_kill
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}")
     draw = random.Random(seed)
-    installation.configure(lease="1s", slots=KEYS, max_stalls=50, more=TARGET)
+    installation.configure(lease="2s", slots=KEYS, max_stalls=50, more=TARGET)
     installation.serve(redis_server.url)
     installation.submit_many([_job(draw, key, number) for number in range(EACH) for key in range(KEYS)])
     dispatchers = [installation.dispatch(redis_server.url) for _ in range(2)]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 
+from tests.cli.shell import Done, Shell
 from tests.e2e.installation import Installation
 
 MORE = """
@@ -29,15 +28,8 @@ target = "show"
 """
 
 
-def gateway(here: Installation, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "gateway", *arguments],
-        cwd=here.folder,
-        env={name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")} | environ,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+def gateway(here: Installation, *arguments: str, **environ: str) -> Done:
+    return Shell(here.folder, **environ).run(*arguments)
 
 
 def test_delivery_is_signed_sent_and_queued(installation: Installation) -> None:
@@ -49,13 +41,13 @@ def test_delivery_is_signed_sent_and_queued(installation: Installation) -> None:
     assert installation.client.put("/triggers/late", json=put).status_code == 201
     for name, to in (("repo", base), ("late", f"{base}/hooks/late/")):
         done = gateway(installation, "triggers", "test", name, "--file", "push.json", "--event", "push", "--to", to)
-        assert (done.returncode, done.stderr) == (0, "202 Accepted\n")
+        assert (done.code, done.stderr) == (0, "202 Accepted\n")
         job_id = json.loads(done.stdout)["jobs"][0]["job_id"]
         assert installation.ended(job_id)["result"] == {"ref": "main", "n": 1.0}
     done = gateway(installation, "triggers", "test", "repo", "--file", "push.json", "--event", "star", "--to", base)
-    assert (done.returncode, done.stderr) == (0, "202 Accepted\naccepted, but no route holds\n")
+    assert (done.code, done.stderr) == (0, "202 Accepted\naccepted, but no route holds\n")
     done = gateway(installation, "triggers", "test", "chat", "--file", "push.json", "--to", base)
-    assert (done.returncode, done.stdout) == (os.EX_CONFIG, "")
+    assert (done.code, done.stdout) == (os.EX_CONFIG, "")
     assert "public key" in done.stderr
 
 
@@ -63,7 +55,7 @@ def test_hook_url_is_what_to_paste(installation: Installation) -> None:
     installation.configure(more=MORE)
     base = {"GATEWAY_GATEWAY_PUBLIC_URL": "https://hooks.example/base/"}
     done = gateway(installation, "hook-url", "repo", **base)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "https://hooks.example/base/hooks/repo\n", "")
+    assert (done.code, done.stdout, done.stderr) == (0, "https://hooks.example/base/hooks/repo\n", "")
     done = gateway(installation, "hook-url", "nothing")
-    assert done.returncode == 1
+    assert done.code == 1
     assert "known: chat, repo" in done.stderr

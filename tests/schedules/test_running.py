@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import orjson
@@ -15,6 +12,7 @@ from gateway.settings import load
 from gateway.store import Store
 from gateway.store.listing import list_jobs
 from gateway.store.schedules import find_schedule, list_schedules
+from tests.cli.shell import Shell
 from tests.dispatch.running import dispatching, settings_for
 from tests.servers import Server
 from tests.waiting import until
@@ -62,10 +60,12 @@ async def test_fired_job_is_told_to_plugins_as_accepted(valkey_server: Server, n
 async def test_commands_list_show_pause_resume_and_run(valkey_server: Server, namespace: str, tmp_path: Path) -> None:
     more = '[schedules.nightly]\ncron = "30 2 * * *"\ntarget = "echo"\noverlap = "forbid"\npayload = { n = 1 }\n'
     settings = settings_for(tmp_path, valkey_server.url, namespace, more=more)
-    environ = {"GATEWAY_REDIS_URL": valkey_server.url, "GATEWAY_GATEWAY_NAMESPACE": namespace}
+    shell = Shell(tmp_path, COLUMNS="200", GATEWAY_REDIS_URL=valkey_server.url, GATEWAY_GATEWAY_NAMESPACE=namespace)
 
     async def command(*arguments: str, code: int = 0) -> str:
-        return await asyncio.to_thread(_gateway, tmp_path, environ, arguments, code)
+        done = await asyncio.to_thread(shell.run, "schedules", *arguments)
+        assert done.code == code, done
+        return done.stdout if code == 0 else done.stderr
 
     async with dispatching(settings) as running:
         store = running.client.store
@@ -91,18 +91,3 @@ async def _slots(store: Store) -> list[int]:
     """The instants, in ms, that the ids of the schedule's jobs are made of."""
     page = await list_jobs(store, None, limit=100)
     return [int(record.job_id.replace("-", "")[:12], 16) for record in page.records]
-
-
-def _gateway(directory: Path, environ: dict[str, str], arguments: Sequence[str], code: int) -> str:
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "gateway", "schedules", *arguments],
-        cwd=directory,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(root), "COLUMNS": "200", **environ},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == code, done.stderr
-    return done.stdout if code == 0 else done.stderr
