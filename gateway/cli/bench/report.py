@@ -47,7 +47,7 @@ class Report:
         if as_json:
             print(json.dumps(_facts(self)))
             return
-        table = Table(*_COLUMNS, title=self.title, caption=self.machine or None)
+        table = _table(self.machine, title=self.title)
         for figure in self.figures:
             table.add_row(*_cells(figure))
         Console().print(table)
@@ -58,20 +58,26 @@ def show_all(reports: Sequence[Report], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps([_facts(report) for report in reports]))
         return
-    table = Table("measurement", *_COLUMNS, caption=reports[-1].machine if reports else None)
+    table = _table(reports[-1].machine if reports else "")
     for report in reports:
-        for at, figure in enumerate(report.figures):
-            table.add_row("" if at else report.title, *_cells(figure), end_section=figure is report.figures[-1])
+        table.add_row(f"[bold]{report.title}[/]")
+        for figure in report.figures:
+            table.add_row(*_cells(figure), end_section=figure is report.figures[-1])
     Console().print(table)
 
 
-_COLUMNS = ("figure", "unit", "median", "min", "max", "of the bare limit")
+def _table(machine: str, *, title: str | None = None) -> Table:
+    table = Table("figure", "unit", title=title, caption=machine or None)
+    for name in ("median", "min", "max"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("of the bare limit", justify="right", min_width=7)
+    return table
 
 
 def _cells(figure: Figure) -> list[str]:
     ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}"
     spread = (statistics.median(figure.values), min(figure.values), max(figure.values))
-    return [figure.name, figure.unit, *(f"{value:,.2f}" for value in spread), ratio]
+    return [figure.name, figure.unit, *(f"{value:,.{0 if value >= 1000 else 2}f}" for value in spread), ratio]
 
 
 def _facts(report: Report) -> dict[str, object]:
