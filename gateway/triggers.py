@@ -69,7 +69,8 @@ class Route:
 
 class Match(msgspec.Struct, frozen=True):
     """A job to submit: `payload` is a JSON text, `key` empty for none, `lane` None for the target's own, `identity`
-    what a repeat is recognised by."""
+    what a repeat is recognised by, `nth` which of the trigger's routes to the target it took, from 0: that it does not
+    become another one when a route to elsewhere comes before it."""
 
     target: str
     payload: bytes
@@ -78,6 +79,7 @@ class Match(msgspec.Struct, frozen=True):
     route_index: int
     identity: str | None = None
     delay_ms: int = 0
+    nth: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +94,13 @@ class Trigger:
     """What the routes' expressions look at."""
     is_plain: bool = field(init=False, repr=False, compare=False)
     """Whether none of its routes looks at anything."""
+    nths: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """Of each route: how many before it go to the same target."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_plain", all(route.is_plain for route in self.routes))
+        targets = [route.target for route in self.routes]
+        object.__setattr__(self, "nths", tuple(targets[:at].count(target) for at, target in enumerate(targets)))
         found: set[str] = set()
         for route in self.routes:
             for part in (route.when, route.payload, route.key, route.lane, route.delay, route.each, route.id):
@@ -152,8 +158,8 @@ class Trigger:
         except UnicodeDecodeError as exc:
             raise self._unfit(0, exc) from exc
         return [
-            Match(route.target, payload, "", route.lane, index, content.identity, round(1000 * route.delay))  # type: ignore[arg-type, operator]
-            for index, route in enumerate(self.routes)
+            Match(route.target, payload, "", route.lane, index, content.identity, round(1000 * route.delay), nth)  # type: ignore[arg-type, operator]
+            for index, (route, nth) in enumerate(zip(self.routes, self.nths, strict=True))
         ]
 
     def _unfit(self, index: int, exc: EvaluationFailed | UnicodeDecodeError) -> InvalidRequest:
@@ -175,7 +181,7 @@ class Trigger:
                             f"more than {MAX_ITEMS} items in one delivery, which is the most", status=413
                         )
                     if _holds(route, seen):
-                        yield _match(index, route, content=part, facts=seen)
+                        yield _match(index, route, content=part, facts=seen, nth=self.nths[index])
             except (EvaluationFailed, UnicodeDecodeError) as exc:
                 raise self._unfit(index, exc) from exc
         return left
@@ -247,7 +253,7 @@ def _at(value: Any, path: str) -> Any:
     return value
 
 
-def _match(index: int, route: Route, *, content: Content, facts: dict[str, Any]) -> Match:
+def _match(index: int, route: Route, *, content: Content, facts: dict[str, Any], nth: int) -> Match:
     return Match(
         route.target,
         content.payload() if route.payload is None else _payload(route.payload, facts, content),
@@ -256,6 +262,7 @@ def _match(index: int, route: Route, *, content: Content, facts: dict[str, Any])
         index,
         content.identity if route.id is None else _key("id", evaluate(route.id, facts)) or content.identity,
         round(1000 * (_delay(evaluate(route.delay, facts)) if not isinstance(route.delay, float) else route.delay)),
+        nth,
     )
 
 

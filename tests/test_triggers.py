@@ -41,6 +41,14 @@ def test_each_route_that_holds_gives_a_match_in_order() -> None:
     assert [(match.target, match.route_index) for match in _match(*routes)] == [("a", 0), ("c", 2)]
 
 
+def test_route_counts_among_those_to_its_target_wherever_a_route_to_another_one_is_put() -> None:
+    own = [_route(target="a"), _route(target="a", when="body", key="body.x")]
+    for routes in (own, [_route(target="b"), *own], [own[0], _route(target="b", when="body.x"), own[1]]):
+        found = [match.nth for match in _match(*routes, body=b'{"x":1}') if match.target == "a"]
+        assert found == [0, 1]
+    assert [match.nth for match in _match(_route(target="b"), _route(target="a"))] == [0, 0]
+
+
 def test_no_route_that_holds_is_no_error() -> None:
     assert _match(_route(when="body.x")) == []
 

@@ -52,5 +52,5 @@ def _target(trigger: str, match: Match, catalog: Catalog) -> TargetFacts:
 
 
 def _idempotency(trigger: str, match: Match, known: str, window_ms: int) -> Idempotency:
-    route = f"{match.target}#{match.route_index}"
+    route = f"{match.target}#{match.nth}"
     return Idempotency(idempotency_hash(f"trigger:{trigger}", route, known), _SAME_ID, window_ms)
