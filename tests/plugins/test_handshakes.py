@@ -57,6 +57,7 @@ def test_slack_challenge_that_is_no_plain_text_is_refused(challenge: Any) -> Non
     [
         (b'{"type":1}', HandshakeResponse(200, b'{"type":1}')),
         (b'{"version":1,"application_id":"1","type":0}', HandshakeResponse(204)),
+        (b'{"version":1,"application_id":"1","type":1,"event":{"type":"APPLICATION_AUTHORIZED"}}', None),
         (b'{"id":"1","type":2}', None),
         (b'{"type":true}', None),
         (b'{"type":"1"}', None),
@@ -69,9 +70,26 @@ def test_discord_pings_are_answered_when_they_verify(body: bytes, answer: Handsh
     request = WebhookRequest("POST", URL, tuple(headers.items()), body)
     found = discord.verify(request, NOW).answer
     assert (found and (found.status, found.body)) == (answer and (answer.status, answer.body))
+    assert found is None or dict(found.headers)["content-type"] == "application/json"
     probe = replace(request, headers=(("x-signature-timestamp", "1"), ("x-signature-ed25519", "0" * 128)))
     with pytest.raises(Rejected):
         discord.verify(probe, NOW)
+
+
+def test_discord_event_is_a_repeat_under_another_time_and_tells_its_type() -> None:
+    """The payload of discord.com/developers/events/webhook-events: an event is of type 1, as an interaction's PING."""
+    key = Ed25519PrivateKey.from_private_bytes(bytes(32))
+    discord = make("discord", key.public_key().public_bytes_raw().hex())
+    body = (
+        b'{"version":1,"application_id":"1234560123453231555","type":1,"event":{"type":"APPLICATION_DEAUTHORIZED",'
+        b'"timestamp":"2024-10-18T14:42:53.064834","data":{"user":{}}}}'
+    )
+    found = []
+    for at in ("1700000000", "1700000060"):
+        headers = {"x-signature-timestamp": at, "x-signature-ed25519": key.sign(at.encode() + body).hex()}
+        found.append(discord.verify(WebhookRequest("POST", URL, tuple(headers.items()), body), NOW))
+    assert found[0] == found[1]
+    assert (found[0].answer, found[0].event) == (None, "APPLICATION_DEAUTHORIZED")
 
 
 def test_meta_challenge_comes_back_for_our_verify_token_only() -> None:
