@@ -67,7 +67,7 @@ def _give_up() -> None:
 def _exit(code: int) -> None:
     kill_children()
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError):  # full, or nobody reads it
+        with contextlib.suppress(OSError, ValueError):  # full, nobody reads it, or a callable has closed it
             stream.flush()
     os._exit(code)
 

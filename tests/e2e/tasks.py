@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import sys
 import time
 from typing import Any
 
@@ -25,6 +26,12 @@ def work(payload: dict[str, Any], context: Any) -> dict[str, Any]:
     time.sleep(payload.get("s", 0))
     note("end", name, context.number, os.getpid())
     return {"name": name}
+
+
+def mute(payload: Any) -> None:
+    """Leaves its process nothing to write to."""
+    sys.stdout.close()
+    sys.stderr.close()
 
 
 async def swallow(payload: Any) -> None:

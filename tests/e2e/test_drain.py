@@ -28,9 +28,10 @@ def run(payload): return payload
 def test_term_lets_running_jobs_finish_and_leaves_the_rest_pending(
     installation: Installation, redis_server: Server
 ) -> None:
-    installation.configure(slots=2)
+    installation.configure(slots=2, more='[targets.mute]\nexecutor = "python"\ncallable = "tasks:mute"\n')
     installation.serve(redis_server.url)
     dispatcher = installation.dispatch(redis_server.url)
+    installation.ended(installation.submit("mute"))
     ids = installation.submit_many([{"target": "work", "payload": {"name": str(at), "s": 2}} for at in range(4)])
     until_sync(lambda: len(installation.lines()) == 2)
     assert dispatcher.stop() == 0
