@@ -17,6 +17,7 @@ from gateway.errors import InvalidRequest, Rejected
 from gateway.expressions import ROOTS
 from gateway.nesting import MAX_DEPTH, too_deep
 from gateway.schemes.bodies import Form, looks_like_form, read_form
+from gateway.schemes.multipart import read_multipart
 from gateway.verifier import Delivery, WebhookRequest
 from gateway.wellformed import NumberTooLarge, is_json, mend
 
@@ -72,7 +73,7 @@ def read_contents(request: WebhookRequest, delivery: Delivery, kind: str) -> lis
     if kind == "cloudevents":
         return _cloud_events(request, delivery)
     form = delivery.form
-    if form is None and kind == "form" and delivery.body is None and looks_like_form(request.body):
+    if form is None and kind == "form" and delivery.body is None:
         form = _form(request.body)
     if form and delivery.body is None:
         return [Content(request.body, False, delivery.id, form)]
@@ -109,8 +110,15 @@ def _as_json(raw: bytes) -> bytes | None:
 
 
 def _form(body: bytes) -> Form:
+    """The fields of a form of either kind, none for another body."""
     try:
-        return read_form(body)
+        parts = read_multipart(body)
+    except Rejected as exc:
+        raise InvalidRequest("the multipart body is cut off, or has a part without a name", status=400) from exc
+    if parts is not None:
+        return tuple((part.name, part.value) for part in parts)
+    try:
+        return read_form(body) if looks_like_form(body) else ()
     except Rejected as exc:
         raise InvalidRequest("the form has too many fields", status=413) from exc
 

@@ -18,13 +18,15 @@ _SIGNATURES = ("signature", "parent-signature")
 """By the domain's account, and, where that is a subaccount, by the one over it too."""
 
 _FIELDS = ("timestamp", "token", *_SIGNATURES)
+_READ = (*_FIELDS, "event")
 _JSON = schemes.BodyFields((*(f"signature.{name}" for name in _FIELDS), "event-data.event"))
 _TOLERANCE = Duration(300.0)
 _MAX_TOKEN = 128
 
 
 class MailgunVerifier(Verifier[schemes.TimedConfig]):
-    """Checks JSON bodies, and forms (routes of inbound mail), with the signature among the other fields."""
+    """Checks JSON bodies, and forms (routes of inbound mail; multipart where the mail has attachments), with the
+    signature among the other fields."""
 
     name = "mailgun"
     Config = schemes.TimedConfig
@@ -37,9 +39,12 @@ class MailgunVerifier(Verifier[schemes.TimedConfig]):
 
     def verify(self, request: WebhookRequest, now: float) -> Delivery:
         """The delivery, its id the signed token."""
-        is_form = schemes.looks_like_form(request.body)
-        form = schemes.read_form(request.body) if is_form else None
-        found = dict(form) if form is not None else _json_fields(request.body)
+        parts = schemes.read_multipart(request.body)
+        form = schemes.read_form(request.body) if parts is None and schemes.looks_like_form(request.body) else None
+        if parts is not None:
+            found = {part.name: part.text for part in parts if part.name in _READ and part.filename is None}
+        else:
+            found = dict(form) if form is not None else _json_fields(request.body)
         timestamp, token = found.get("timestamp", ""), found.get("token", "")
         signatures = [text for name in _SIGNATURES if (text := found.get(name))]
         if not signatures:
@@ -52,6 +57,8 @@ class MailgunVerifier(Verifier[schemes.TimedConfig]):
             raise Rejected("mismatch")
         if not abs(now - at_s) <= self._tolerance:
             raise Rejected("timestamp")
+        if parts is not None:
+            form = tuple((part.name, part.value) for part in parts)
         return Delivery(token, schemes.as_label(found.get("event")), form=form)
 
     def sign(self, request: WebhookRequest, now: float, *, event: str = "") -> WebhookRequest | None:

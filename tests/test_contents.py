@@ -7,6 +7,7 @@ import json
 from typing import Any
 from urllib.parse import urlencode
 
+import httpx
 import pytest
 
 from gateway import ConfigError, Delivery, WebhookRequest
@@ -73,6 +74,15 @@ def test_form_is_seen_by_expressions_and_handed_on_as_an_object() -> None:
     with pytest.raises(InvalidRequest) as caught:
         payloads(b"a=1&" * 1001, content="form")
     assert caught.value.status == 413
+
+
+def test_multipart_form_is_seen_as_any_form() -> None:
+    body = httpx.Request("POST", "http://x/", data={"to": "a"}, files={"f": ("b.txt", b"\xff", "text/plain")}).read()
+    assert payloads(body, {"when": "form.to == 'a'"}, content="form") == [
+        b'{"to":"a","f":"data:text/plain;name=b.txt;base64,/w=="}'
+    ]
+    with pytest.raises(InvalidRequest, match="multipart"):
+        payloads(body[:-4], content="form")
 
 
 def test_json_in_a_forms_field_is_the_body() -> None:

@@ -6,6 +6,7 @@ from gateway.schemes.bodies import BodyFields, as_label, looks_like_form, read_f
 from gateway.schemes.check import Check
 from gateway.schemes.handshakes import echo, json_answer, plain, proof
 from gateway.schemes.keys import decode_digest, decode_key, matcher
+from gateway.schemes.multipart import read_multipart
 from gateway.schemes.reading import event_name, optional_label, query_value, seconds
 from gateway.schemes.scheme import Scheme, changed, with_tolerance
 from gateway.schemes.token import (
@@ -46,6 +47,7 @@ __all__ = [
     "proof",
     "query_value",
     "read_form",
+    "read_multipart",
     "seconds",
     "token_delivery",
     "token_digests",
