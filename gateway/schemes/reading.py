@@ -14,7 +14,7 @@ from gateway.schemes.scheme import Scheme
 from gateway.verifier import WebhookRequest
 
 MAX_PARTS = 16
-"""Parts of a signature header that are looked at; a longer list is refused."""
+"""Signatures of a header that are looked at, beside its time; a longer list is refused."""
 
 _DIGITS = re.compile(r"[1-9][0-9]{0,14}", re.ASCII)
 _RFC3339 = re.compile(
@@ -31,8 +31,9 @@ _ESCAPES = re.compile(r"%(3A|2F|3F|40|21|24|27|28|29|2A|2C|3B)", re.IGNORECASE)
 
 def header_parts(scheme: Scheme, value: str) -> list[str]:
     """The signature header's parts, as the separator makes them of it."""
-    parts = [part.strip(" ") for part in value.split(scheme.separator, MAX_PARTS)]
-    if len(parts) > MAX_PARTS:
+    most = MAX_PARTS + bool(scheme.timestamp_prefix)
+    parts = [part.strip(" ") for part in value.split(scheme.separator, most)]
+    if len(parts) > most:
         raise Rejected("malformed")
     return parts
 
@@ -128,11 +129,13 @@ def query_value(url: str, name: str) -> str | None:
 
 
 def placed_at(url: str, configured: str | None) -> str:
-    """The URL that was signed: the configured one, with the request's query where it has none of its own."""
+    """The URL that was signed: the configured one without its fragment, which nobody sends, and with the request's
+    query, to which senders add; its own stands in where the request has none, as behind a proxy that rewrites."""
     if configured is None:
         return url
-    query = url.partition("?")[2]
-    return f"{configured}?{query}" if query and "?" not in configured else configured
+    place, _, own = configured.partition("#")[0].partition("?")
+    query = url.partition("?")[2] or own
+    return f"{place}?{query}" if query else place
 
 
 def _malformed() -> str:
