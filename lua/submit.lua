@@ -3,11 +3,13 @@
 -- another partition goes to the outbox, in the same step.
 --
 -- KEYS  1 prefix
--- ARGV  1 a MessagePack array of two: of each job in turn 6 values, id, key, idempotency hash (or ''), fingerprint, body, and which
---       of the terms; and of terms that jobs share in turn 8 values, lane, target, priority (-100..100), delay ms, expires ms (0: never),
---       max attempts, callback (events of s d c r, attempts, @ partition : key; or ''), window ms of idempotency
---       2 durable, or nothing: leaves a mark even where every job is a repeat, so that waiting for what was written
---       waits for the first call's writes
+-- ARGV  1 a MessagePack array of two: of each job in turn 6 values, id, key, idempotency hash (or ''), fingerprint, body (or which of
+--       the arguments it is: a long one unpacked would be copied once more), and which of the terms; and of terms that jobs share in
+--       turn 8 values, lane, target, priority (-100..100), delay ms, expires ms (0: never), max attempts, callback (events of s d c r,
+--       attempts, @ partition : key; or ''), window ms of idempotency
+--       2 durable, or '': leaves a mark even where every job is a repeat, so that waiting for what was written waits for
+--       the first call's writes
+--       3 and on: long bodies
 -- Returns  MessagePack, per job that was not simply taken in 4: its number, verdict (accepted, duplicate, conflict, full), job id,
 --       status (gone: its record is no more)
 local JOB, TERMS = 6, 8
@@ -36,11 +38,17 @@ local function read_terms(values, number)
   return terms
 end
 
+-- A body as it is in its job's values, or the argument that these name.
+local function body_of(value)
+  if type(value) == 'number' and value > 2 then return args[value] end
+  return value
+end
+
 -- Is every value of the jobs what it is to be? The error if one is not.
 local function fault_of(values, count, terms)
   for i = 1, count do
     local id, key, hash, fingerprint, body, own = unpack(values, JOB * i - JOB + 1, JOB * i)
-    if type(id) ~= 'string' or type(body) ~= 'string' or type(own) ~= 'number' or not terms[own]
+    if type(id) ~= 'string' or type(body_of(body)) ~= 'string' or type(own) ~= 'number' or not terms[own]
         or key ~= '' and type(key) ~= 'string' or fingerprint ~= '' and type(fingerprint) ~= 'string'
         or hash ~= '' and (type(hash) ~= 'string' or terms[own].window < 1) then
       return redis.error_reply('ERR submit: a value of job ' .. i .. ' has the wrong type, or it has no such terms')
@@ -129,6 +137,7 @@ return function()
   for i = 1, count do
     local id, key, hash, fingerprint, body, own = unpack(values, JOB * i - JOB + 1, JOB * i)
     local terms = all[own]
+    body = body_of(body)
     local status = here[id] or there > 0 and status_of(id)
     local reply = status and { i, 'accepted', id, status } or hash ~= '' and repeated(i, hash, fingerprint)
     if reply then

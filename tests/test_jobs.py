@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.backoff import RetryPolicy
 from gateway.durations import Duration
-from gateway.jobs import Callback, Cause, Options, Settlement, Status, pack_body, unpack_body
+from gateway.jobs import Callback, Cause, Options, Settlement, Status, pack_body, pack_long_body, unpack_body
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 
@@ -17,7 +17,9 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 @given(payload=TEXTS, tags=st.lists(TEXTS, max_size=4), timeout=st.none() | st.floats(0.001, 1e6))
 def test_body_comes_back_as_it_went_in(payload: str, tags: list[str], timeout: float | None) -> None:
     options = Options(timeout=timeout, tags=tuple(tags))
-    assert unpack_body(pack_body(options, payload.encode()).encode()) == (options, payload.encode())
+    packed = pack_body(options, payload.encode()).encode()
+    assert unpack_body(packed) == (options, payload.encode())
+    assert pack_long_body(options, payload.encode()) == packed
 
 
 def test_body_keeps_every_option() -> None:
@@ -39,8 +41,9 @@ def test_body_without_options_costs_one_byte() -> None:
 
 
 def test_body_that_is_not_utf8_is_refused() -> None:
-    with pytest.raises(UnicodeDecodeError):
-        pack_body(Options(), b'"\xff"')
+    for pack in (pack_body, pack_long_body):
+        with pytest.raises(UnicodeDecodeError):
+            pack(Options(), b'"\xff"')
 
 
 def test_settlement_is_an_array_in_the_order_of_the_script() -> None:

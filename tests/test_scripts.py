@@ -218,9 +218,10 @@ def misbatched(name: str) -> list[list[Arg]]:
 
 
 def _misshapen() -> list[list[object]]:
-    """A submit that lacks values of a job or of terms, has too many, or a job whose terms are not there."""
+    """A submit that lacks values of a job or of terms, has too many, or a job whose terms or body are not there."""
     job, terms = [JOB_ID, "", "", "", "\n{}", 1], ["low", "t", 0, 0, 0, 5, "", 0]
     numbers: list[list[object]] = [[[*job[:-1], number], terms] for number in (0, 2, 1.5, -1, "1", None)]
+    bodies: list[list[object]] = [[[*job[:4], number, 1], terms] for number in (-1, 0, 1, 2, 3, 2.5)]
     return [
         [job],
         [job, terms, terms],
@@ -230,6 +231,7 @@ def _misshapen() -> list[list[object]]:
         [job, 1],
         [1, terms],
         *numbers,
+        *bodies,
     ]
 
 

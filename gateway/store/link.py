@@ -18,6 +18,9 @@ from redis.exceptions import ConnectionError, InvalidResponse, TimeoutError
 Command = tuple[Any, ...]
 """Of strings, bytes and whole numbers."""
 
+LONG_BYTES = 1024
+"""Of an argument that is written as it is, since copying it costs more than a piece of its own."""
+
 NOTHING = object()
 """What the parser says while a reply is not whole."""
 
@@ -64,12 +67,14 @@ class Link(asyncio.Protocol):
 
     def send(self, commands: Sequence[Command]) -> asyncio.Future[list[Any]]:
         """The commands in one write; the future has their replies, errors among them. Raises ConnectionError."""
-        packed = [hiredis.pack_command(command) for command in commands]
-        data = packed[0] if len(packed) == 1 else b"".join(packed)  # which may be a megabyte
+        packed = [piece for command in commands for piece in pieces(command)]
         if not self.usable:
             raise self._over or ConnectionError("the connection is closed")
         try:
-            self._transport.write(data)
+            if len(packed) == 1:
+                self._transport.write(packed[0])
+            else:
+                self._transport.writelines(packed)
         except RuntimeError as error:  # what uvloop says of a connection that was just lost
             self._end(ConnectionError(f"the connection was lost: {error}"))
             raise ConnectionError(f"the connection was lost: {error}") from error
@@ -138,6 +143,26 @@ class Link(asyncio.Protocol):
         for sent in waiting:
             if not sent.future.done():
                 sent.future.set_exception(alike(error))
+
+
+def pieces(command: Command) -> Sequence[bytes]:
+    """A command as it is written, in one piece or with each of its long arguments as it is: it may be a megabyte."""
+    long = [at for at, arg in enumerate(command) if arg.__class__ is bytes and len(arg) >= LONG_BYTES]
+    if not long:
+        return (hiredis.pack_command(command),)
+    found: list[bytes] = []
+    head, first = b"*%d\r\n" % len(command), 0
+    for at in long:
+        found += (b"%b%b$%d\r\n" % (head, _bulks(command[first:at]), len(command[at])), command[at])
+        head, first = b"\r\n", at + 1
+    found.append(head + _bulks(command[first:]))
+    return found
+
+
+def _bulks(args: Command) -> bytes:
+    """Arguments, each with its length before it."""
+    texts = [arg if arg.__class__ is bytes else str(arg).encode() for arg in args]
+    return b"".join([b"$%d\r\n%b\r\n" % (len(text), text) for text in texts])
 
 
 def alike(error: Exception) -> Exception:

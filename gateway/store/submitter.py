@@ -11,16 +11,19 @@ from typing import Protocol
 import msgspec
 
 from gateway.errors import StoreUnavailable
-from gateway.jobs import Callback, Submission, Submitted, Verdict, pack_body
+from gateway.jobs import Callback, Submission, Submitted, Verdict, pack_body, pack_long_body
 from gateway.store.client import Client
 from gateway.store.durability import Durability, run_durably
-from gateway.store.scripts import run
+from gateway.store.scripts import Arg, run
 
 BATCH = 500
 """Jobs in one script call: a few milliseconds of the server at most."""
 
 BATCH_BYTES = 4 << 20
 """Payloads in one script call, so that it is through in time whatever else they are."""
+
+LONG_BYTES = 1024
+"""Of a payload that is an argument of its own: one more costs less than the copies that are spared."""
 
 DURABLE_CALLS = 8
 """Script calls of one partition and process that wait for disk or replicas side by side."""
@@ -42,13 +45,17 @@ def event_codes(callback: Callback | None) -> str:
     return "".join(_EVENT_CODES[event] for event in callback.events) + most
 
 
-def submit_batch(jobs: Sequence[Submission], place_of: Callable[[Callback], str] = lambda callback: "") -> bytes:
-    """The jobs as the submit script takes them (lua/submit.lua): the values of each, and the terms that they share.
+def submit_args(
+    jobs: Sequence[Submission], place_of: Callable[[Callback], str] = lambda callback: "", *, durable: bool = False
+) -> list[Arg]:
+    """The jobs as the submit script takes them (lua/submit.lua): the values of each, the terms that they share, and
+    long bodies as arguments of their own.
 
     `place_of` says where the callback of a job belongs: `@<partition in hex>:<key>`, or nothing.
     """
     terms: dict[tuple[str | int, ...], int] = {}
     values: list[str | int] = []
+    args: list[Arg] = [b"", "durable" if durable else ""]
     for job in jobs:
         idem, callback = job.idempotency, job.options.callback
         told = "" if callback is None else event_codes(callback) + place_of(callback)
@@ -56,8 +63,15 @@ def submit_batch(jobs: Sequence[Submission], place_of: Callable[[Callback], str]
         own = (job.lane, job.target, job.priority, job.delay_ms, job.expires_ms, job.max_attempts, told, window_ms)
         number = terms.setdefault(own, len(terms) + 1)
         hashed = (idem.key_hash, idem.fingerprint) if idem else _NOT_HASHED
-        values += (job.job_id, job.key, *hashed, pack_body(job.options, job.payload), number)
-    return msgspec.msgpack.encode((values, list(chain.from_iterable(terms))))
+        body: str | int
+        if len(job.payload) < LONG_BYTES:
+            body = pack_body(job.options, job.payload)
+        else:
+            args.append(pack_long_body(job.options, job.payload))
+            body = len(args)
+        values += (job.job_id, job.key, *hashed, body, number)
+    args[0] = msgspec.msgpack.encode((values, list(chain.from_iterable(terms))))
+    return args
 
 
 def read_submitted(jobs: Sequence[Submission], reply: bytes) -> list[Submitted]:
@@ -184,13 +198,13 @@ class Submitter:
     async def _send(self, group: Sequence[_Asked]) -> None:
         jobs = [job for asked in group for job in asked.jobs]
         self._client.calls.batch("submit", len(jobs))
-        batch = submit_batch(jobs, self._place_of)
+        args = submit_args(jobs, self._place_of, durable=self._durability != "memory")
         try:
-            reply = await self._call(batch)
+            reply = await self._call(args)
         except StoreUnavailable:
             # safe to repeat: a job that the first call took in is found by its id. Once, for a connection
             # that had gone stale; longer waits are the client's to decide.
-            reply = await self._call(batch)
+            reply = await self._call(args)
         results = read_submitted(jobs, reply)
         at = 0
         for asked in group:
@@ -199,15 +213,15 @@ class Submitter:
                 asked.answer.set_result(results[at:after])
             at = after
 
-    async def _call(self, batch: bytes) -> bytes:
+    async def _call(self, args: Sequence[Arg]) -> bytes:
         if self._durability == "memory":
-            reply: bytes = await run(self._client, "submit", self._prefix, [batch])
+            reply: bytes = await run(self._client, "submit", self._prefix, args)
         else:
             reply = await run_durably(
                 self._client,
                 "submit",
                 self._prefix,
-                [batch, "durable"],
+                args,
                 durability=self._durability,
                 replicas=self._replicas,
             )

@@ -12,7 +12,7 @@ from gateway.jobs import Settlement, Submission
 from gateway.keys import format_id
 from gateway.store.claimed import parse_claim
 from gateway.store.scripts import Arg
-from gateway.store.submitter import read_submitted, submit_batch
+from gateway.store.submitter import read_submitted, submit_args
 from gateway.store.worker import read_settled, settle_args
 from tests.model import transitions
 from tests.model.checks import check_counters, check_dead, check_jobs, check_leaks, check_suspects, check_whole
@@ -89,12 +89,12 @@ class Driver:
 
     def submit(self, jobs: Sequence[Submission]) -> None:
         self.tally.jobs += len(jobs)
-        batch = submit_batch(jobs)
+        args = submit_args(jobs)
 
         def results(reply: bytes) -> list[tuple[str, str, str]]:
             return [(it.verdict, it.job_id, it.status) for it in read_submitted(jobs, reply)]
 
-        self._step("submit", [batch], lambda: transitions.submit(self.model, jobs), results)
+        self._step("submit", args, lambda: transitions.submit(self.model, jobs), results)
 
     def settle(self, items: Sequence[Settlement]) -> None:
         def statuses(reply: bytes) -> list[str]:

@@ -8,8 +8,9 @@ import random
 import pytest
 
 from gateway.errors import NotFound
-from gateway.jobs import Callback, Options, Settlement, Status, Submission
+from gateway.jobs import Callback, Options, Settlement, Status, Submission, unpack_body
 from gateway.store import Store
+from gateway.store.submitter import LONG_BYTES
 from tests.store.conftest import Topology
 from tests.store.dump import dump
 from tests.store.limits import NOTHING_KEPT
@@ -49,6 +50,16 @@ async def test_record_holds_all_that_was_submitted(site: Site) -> None:
 async def test_payload_reaches_the_dispatcher_byte_for_byte(site: Site) -> None:
     await site.put(payload=PAYLOAD)
     assert (await site.claim(site.worker()))[0].body == b"\n" + PAYLOAD
+
+
+async def test_long_payloads_reach_the_dispatcher_beside_short_ones(site: Site) -> None:
+    options = Options(tags=("a", "\u00e4"))
+    payloads = [b'"%b"' % (b"\xc3\xa9" * (size // 2)) for size in (0, LONG_BYTES, 2, 200_000, LONG_BYTES - 4, 70_000)]
+    jobs = [site.job(payload=each, options=options) for each in payloads]
+    assert {each.verdict for each in await site.submit(*jobs)} == {"accepted"}
+    assert {each.verdict for each in await site.submit(*jobs)} == {"accepted"}
+    claimed = await site.claim(site.worker())
+    assert [unpack_body(each.body) for each in claimed] == [(options, each) for each in payloads]
 
 
 async def test_repeat_of_a_key_is_the_first_job_whatever_became_of_it(site: Site) -> None:

@@ -10,7 +10,7 @@ from gateway.cli.bench.rig import NOOP, fresh_store
 from gateway.jobs import Submission
 from gateway.store import Store
 from gateway.store.scripts import run
-from gateway.store.submitter import BATCH, submit_batch
+from gateway.store.submitter import BATCH, submit_args
 
 AT_ONCE = 50
 PAYLOAD = b'{"n":1}'
@@ -63,10 +63,10 @@ async def _singles(url: str, jobs: int, at_once: int) -> float:
 
 async def _bare(url: str, jobs: int, at_once: int) -> float:
     async with fresh_store(url) as store:
-        batches = [submit_batch(_jobs(store, min(at_once, jobs - first))) for first in range(0, jobs, at_once)]
+        batches = [submit_args(_jobs(store, min(at_once, jobs - first))) for first in range(0, jobs, at_once)]
         began = time.perf_counter()
         for batch in batches:
-            await run(store.client, "submit", store.keyspaces[0].prefix, [batch])
+            await run(store.client, "submit", store.keyspaces[0].prefix, batch)
         return jobs / (time.perf_counter() - began)
 
 
