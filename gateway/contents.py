@@ -77,7 +77,9 @@ def read_contents(request: WebhookRequest, delivery: Delivery, kind: str) -> lis
         form = _form(request.body)
     if form and delivery.body is None:
         return [Content(request.body, False, delivery.id, form)]
-    return [_read(request.body if delivery.body is None else delivery.body, delivery.id, form=form or ())]
+    raw = request.body if delivery.body is None else delivery.body
+    text = _as_json(raw)
+    return [Content(raw if text is None else text, text is not None, delivery.id, form or ())]
 
 
 def raw_items(content: Content, path: str) -> list[bytes] | None:
@@ -92,9 +94,9 @@ def raw_items(content: Content, path: str) -> list[bytes] | None:
         return None
 
 
-def _read(raw: bytes, identity: str | None, *, form: Form = (), attributes: dict[str, str] | None = None) -> Content:
+def _read(raw: bytes, identity: str | None, attributes: dict[str, str]) -> Content:
     text = _as_json(raw)
-    return Content(raw if text is None else text, text is not None, identity, form, attributes or {})
+    return Content(raw if text is None else text, text is not None, identity, (), attributes)
 
 
 def _as_json(raw: bytes) -> bytes | None:
@@ -178,7 +180,7 @@ def _event(data: bytes, attributes: dict[str, str], delivery: Delivery, pointer:
         raise InvalidRequest(f"{pointer or 'the CloudEvent'}: {what}", status=400)
     # source and id name an event; in binary mode a signature does not cover them, so its data is in it too
     named = "\x1f".join((attributes["ce-source"], attributes["ce-id"], hashlib.sha256(data).hexdigest()))
-    return _read(data, hashlib.sha256(named.encode()).hexdigest()[:32], attributes=attributes)
+    return _read(data, hashlib.sha256(named.encode()).hexdigest()[:32], attributes)
 
 
 def _attribute(value: Any) -> str:

@@ -36,6 +36,9 @@ from gateway.vitals import Vitals
 
 T = TypeVar("T")
 
+LOCAL_URL = "http://localhost"
+"""Where requests come in, as long as nobody says where that is."""
+
 STORE_S = 1.7
 """What all of a request's calls to the store may take together: the client has its 503 within 2 s."""
 
@@ -66,6 +69,8 @@ class Gateway:
     tracing: Tracing | None
     workers: Workers
     clock: Callable[[], float]
+    public_base: str
+    """What the path of a request comes behind, as its sender sees it."""
 
 
 class Call(msgspec.Struct):
@@ -104,7 +109,7 @@ class Call(msgspec.Struct):
     @property
     def until_s(self) -> float:
         """The loop's time until which the store may take; for calls that keep to it by themselves, without a timer."""
-        return asyncio.get_running_loop().time() + max(0.0, self.store_s)
+        return asyncio.get_running_loop().time() + (self.store_s if self.store_s > 0 else 0.0)
 
     async def in_time(self, work: Callable[[], Awaitable[T]]) -> T:
         """What the store's call brings, in the time that is left; StoreUnavailable after it."""

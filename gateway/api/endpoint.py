@@ -9,10 +9,11 @@ import msgspec
 import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from gateway.api.auth import ANYONE
 from gateway.api.begun import Asked, Begun, carry_on, is_one_call
 from gateway.api.bodies import ClientGone, close_slowly
-from gateway.api.call import Call, Gateway
-from gateway.api.headers import Headers
+from gateway.api.call import STORE_S, Call, Gateway
+from gateway.api.headers import NAMED, Headers
 from gateway.api.operations import ANY_METHOD, DELIVERY_METHODS, Operation
 from gateway.api.problems import NOT_DELIVERED, UNAVAILABLE, Refused, problem_reply
 from gateway.api.protocol import ANSWER
@@ -74,7 +75,7 @@ class Endpoint:
             return False
         if isinstance(begun, Reply):
             self._end(call, begun, go_on)
-        elif isinstance(begun, Asked) and is_one_call(call, begun):
+        elif isinstance(begun, Asked) and (self._gateway.store.partitions == 1 or is_one_call(call, begun)):
             turn = Turn(self, call, go_on, begun.finish)
             self._gateway.store.ask(begun.jobs, turn, durability=begun.durability, until_s=call.until_s)
         else:
@@ -102,7 +103,8 @@ class Endpoint:
 
     def _enter(self, scope: Scope, receive: Receive) -> Call:
         trace = None if self._gateway.tracing is None else self._trace(self._gateway.tracing, scope)
-        return Call(self._gateway, scope, receive, Headers(scope["headers"]), trace=trace, began_s=perf_counter())
+        headers = Headers(scope["headers"], scope.get(NAMED))
+        return Call(self._gateway, scope, receive, headers, ANYONE, STORE_S, trace, perf_counter())
 
     def _count(self, call: Call, status: int) -> None:
         """The answer is made."""
@@ -168,15 +170,12 @@ class Turn(msgspec.Struct):
             reply = self.finish(result)
         except Exception as error:
             reply = self.endpoint._problem(error)
-        self._end(reply)
-
-    def set_exception(self, exception: Exception, /) -> None:
-        self._end(self.endpoint._problem(exception))
-
-    def _end(self, reply: Reply) -> None:
-        """Once."""
         self.over = True
         self.endpoint._end(self.call, reply, self.go_on)
+
+    def set_exception(self, exception: Exception, /) -> None:
+        self.over = True
+        self.endpoint._end(self.call, self.endpoint._problem(exception), self.go_on)
 
 
 def _answered(reply: Reply, scope: Scope) -> bool:

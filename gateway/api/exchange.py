@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import ClassVar
 
 from uvicorn._types import HTTPScope
 from uvicorn.protocols.http.flow_control import FlowControl
@@ -28,6 +29,8 @@ class Exchange(RequestResponseCycle):
     body: bytes | bytearray = b""  # type: ignore[assignment]
     """What has arrived of it, and was not read yet."""
     _told = False
+    _written: ClassVar[tuple[list[tuple[bytes, bytes]], bytes]] = ([], b"")
+    """The headers that every answer had last, and how they are written."""
     _event: asyncio.Event | None = None
 
     def __init__(  # all of it by position, since naming the arguments of a class costs as much as making the object
@@ -92,13 +95,23 @@ class Exchange(RequestResponseCycle):
                 STATUS_LINE[status],
                 len(body),
                 content_type,
-                b"".join([b"%b: %b\r\n" % header for header in self.default_headers]),
+                self._common(),
                 b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n",
                 body,
             )
         )
-        self.tell()
+        self._told = True
+        if self._event is not None:
+            self._event.set()
         if not self.keep_alive:
             self.transport.close()
         self.on_response()
         return True
+
+    def _common(self) -> bytes:
+        """The headers of every answer, written anew where they are another list, which they are once a second."""
+        headers, text = Exchange._written
+        if headers is not self.default_headers:
+            text = b"".join([b"%b: %b\r\n" % header for header in self.default_headers])
+            Exchange._written = (self.default_headers, text)
+        return text

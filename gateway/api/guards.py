@@ -11,6 +11,9 @@ from gateway.api.problems import Refused
 MAX_TARGET = 8192
 """Bytes of path and query."""
 
+HEAD_MOST = "gateway.head_most"
+"""In a request's scope: how many bytes its headers can have at most; None where nobody knows without counting."""
+
 
 class HeadGuard:
     """Refuses too many headers, too many bytes of them (431), or too long a path and query (414)."""
@@ -24,9 +27,12 @@ class HeadGuard:
         headers = scope["headers"]
         if len(headers) > self._max_headers:
             return Refused(431, f"{len(headers)} headers; at most {self._max_headers} are allowed", close=True)
-        size = sum(map(len, chain.from_iterable(headers)))
-        if size > self._max_header_bytes:
-            return Refused(431, f"{size} bytes of headers; at most {self._max_header_bytes} are allowed", close=True)
+        most = scope.get(HEAD_MOST)
+        if most is None or most > self._max_header_bytes:
+            size = sum(map(len, chain.from_iterable(headers)))
+            if size > self._max_header_bytes:
+                detail = f"{size} bytes of headers; at most {self._max_header_bytes} are allowed"
+                return Refused(431, detail, close=True)
         if len(scope["path"]) + len(scope["query_string"]) > MAX_TARGET:
             return Refused(414, f"the path and query are longer than {MAX_TARGET} bytes", close=True)
         return None

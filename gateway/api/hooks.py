@@ -29,8 +29,6 @@ from gateway.verifier import Delivery, HandshakeResponse, WebhookRequest
 
 log = structlog.get_logger(__name__)
 
-LOCAL_URL = "http://localhost"
-
 
 class Arrival(msgspec.Struct, frozen=True):
     """A request to a trigger, and where and when (Unix seconds) it came."""
@@ -54,16 +52,22 @@ async def receive(call: Call) -> Reply:
 
 def begin(call: Call, body: bytes) -> Begun | None:
     """As `receive`; None where only Redis knows the trigger, or the answer waits for a job's end."""
-    trigger = call.gateway.triggers.known(call.path_value("trigger"))
+    trigger = call.gateway.triggers.known(call.scope["path_params"]["trigger"])
     if trigger is None or trigger.reception.sync:
         return None
     sender = _let_in(call, trigger)
-    check_body(call.headers, _limits(call, trigger), len(body))
-    return _begin(call, _arrival(call, trigger, sender, body=body))
+    if len(body) > _most_bytes(call, trigger) or b"content-encoding" in call.headers.named:
+        check_body(call.headers, _limits(call, trigger), len(body))
+    return _begin(call, Arrival(trigger, _request(call, body), sender, call.gateway.clock()))
 
 
 def _arrival(call: Call, trigger: Trigger, sender: str, *, body: bytes) -> Arrival:
     return Arrival(trigger, _request(call, body), sender, call.gateway.clock())
+
+
+def _most_bytes(call: Call, trigger: Trigger) -> int:
+    """Of a body; `_limits` says besides whose limit it is."""
+    return trigger.reception.body_limit or trigger.verifier.body_limit or call.gateway.settings.gateway.max_body
 
 
 def _let_in(call: Call, trigger: Trigger) -> str:
@@ -75,13 +79,12 @@ def _let_in(call: Call, trigger: Trigger) -> str:
 
 
 def _limits(call: Call, trigger: Trigger) -> BodyLimits:
-    own = call.gateway.settings.gateway
-    timeout_s = float(own.body_timeout)
-    if most := trigger.reception.body_limit:
+    timeout_s, most = float(call.gateway.settings.gateway.body_timeout), _most_bytes(call, trigger)
+    if trigger.reception.body_limit:
         return BodyLimits(most, timeout_s, "body_limit of the trigger")
-    if most := trigger.verifier.body_limit:
+    if trigger.verifier.body_limit:
         return BodyLimits(most, timeout_s, "which its provider never exceeds; body_limit of the trigger can be more")
-    return BodyLimits(own.max_body, timeout_s)
+    return BodyLimits(most, timeout_s)
 
 
 def _begin(call: Call, arrival: Arrival) -> Begun:
@@ -130,10 +133,11 @@ def _accepted(
     call: Call, arrival: Arrival, delivery: Delivery, jobs: list[Submission], submitted: list[Submitted]
 ) -> dict[str, Any]:
     """What the delivery is answered with, once it is counted and noted; raises StoreFull."""
-    verdict = _check_taken(call, jobs, submitted, now_s=arrival.at_s)
-    taken = _named(jobs, submitted)
-    _note(call, arrival, delivery, verdict, jobs=taken)
-    call.gateway.metrics.count_delivery(arrival.trigger.name, verdict)
+    at_s, trigger = arrival.at_s, arrival.trigger
+    verdict, taken = _check_taken(call, jobs, submitted, now_s=at_s)
+    noted = Noted(arrival.request, int(at_s * 1000), verdict, delivery, taken, "", arrival.sender)
+    call.gateway.journal.note(trigger, noted)
+    call.gateway.metrics.count_delivery(trigger.name, verdict)
     return _render_taken(taken, verdict)
 
 
@@ -143,26 +147,29 @@ def _jobs_of(call: Call, trigger: Trigger, matches: list[Match], *, now_s: float
     return jobs if call.trace is None else call.trace.stamp(jobs)
 
 
-def _check_taken(call: Call, jobs: list[Submission], submitted: list[Submitted], *, now_s: float) -> Verdict:
-    """Tells of a delivery's jobs that were taken in, and what it was then; raises StoreFull if they were not."""
-    verdicts = {each.verdict for each in submitted}
-    if "full" in verdicts:
-        raise StoreFull("a lane is full; send the delivery again")
+def _check_taken(
+    call: Call, jobs: list[Submission], submitted: list[Submitted], *, now_s: float
+) -> tuple[Verdict, list[tuple[str, str]]]:
+    """Tells of a delivery's jobs that were taken in: what it was then, and their ids with their targets. Raises
+    StoreFull if they were not."""
+    verdict: Verdict = "duplicate"
+    taken: list[tuple[str, str]] = []
+    for job, each in zip(jobs, submitted, strict=True):
+        if each.verdict == "full":
+            raise StoreFull("a lane is full; send the delivery again")
+        if each.verdict != "duplicate":
+            verdict = "accepted"
+        taken.append((each.job_id, job.target))
     announce(call, jobs, submitted, now_s=now_s)
-    return "duplicate" if verdicts == {"duplicate"} else "accepted"
+    return verdict, taken
 
 
 async def submit_matches(call: Call, trigger: Trigger, matches: list[Match], *, now_s: float) -> dict[str, Any]:
     """What a delivery is answered with, once its jobs are taken in, all of them or none; raises StoreError."""
     jobs = _jobs_of(call, trigger, matches, now_s=now_s)
     submitted = await call.gateway.store.submit_together(jobs, until_s=call.until_s)
-    verdict = _check_taken(call, jobs, submitted, now_s=now_s)
-    return _render_taken(_named(jobs, submitted), verdict)
-
-
-def _named(jobs: list[Submission], submitted: list[Submitted]) -> list[tuple[str, str]]:
-    """The ids of a delivery's jobs, with their targets."""
-    return [(each.job_id, job.target) for job, each in zip(jobs, submitted, strict=True)]
+    verdict, taken = _check_taken(call, jobs, submitted, now_s=now_s)
+    return _render_taken(taken, verdict)
 
 
 def _render_taken(taken: Sequence[tuple[str, str]], verdict: Verdict) -> dict[str, Any]:
@@ -251,15 +258,9 @@ def _noted(
 
 def _request(call: Call, body: bytes) -> WebhookRequest:
     scope = call.scope
-    path = scope.get("raw_path") or scope["path"].encode()
-    query = scope["query_string"]
-    target = (path + b"?" + query if query else path).decode("latin-1")
-    return WebhookRequest(
-        scope["method"],
-        (call.gateway.settings.gateway.public_url or LOCAL_URL).rstrip("/") + target,
-        call.headers.texts(),
-        body,
-    )
+    path, query, headers = scope.get("raw_path") or scope["path"].encode(), scope["query_string"], call.headers
+    url = call.gateway.public_base + (path + b"?" + query if query else path).decode("latin-1")
+    return WebhookRequest.arrived(scope["method"], url, body, headers.pairs, headers.named)
 
 
 def _handshake(call: Call, trigger: Trigger, answer: HandshakeResponse) -> Reply:

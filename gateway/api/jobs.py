@@ -208,10 +208,13 @@ def announce(call: Call, jobs: list[Submission], submitted: list[Submitted], *, 
 
 def _log_accepted(call: Call, jobs: list[Submission], submitted: list[Submitted]) -> None:
     transitions = call.gateway.transitions
-    accepted = [at for at, each in enumerate(submitted) if each.verdict == "accepted"]
-    room = transitions.room("job accepted", len(accepted))
+    count = 0
+    for each in submitted:
+        count += each.verdict == "accepted"
+    room = transitions.room("job accepted", count)
     if not room:
         return
+    accepted = [at for at, each in enumerate(submitted) if each.verdict == "accepted"]
     trace = call.trace.own.trace if call.trace is not None and call.trace.own.sampled else ""
     more: dict[str, Any] = {"trace_id": trace} if trace else {}
     for at in accepted[:room]:

@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Collection
 
+import msgspec
 import structlog
 
 from gateway.deliveries import MAX_BODY, Noted
@@ -26,6 +27,16 @@ WAITING_BYTES = 64 * 1024 * 1024
 log = structlog.get_logger(__name__)
 
 
+class _Waiting(msgspec.Struct):
+    """What waits to be noted of a trigger in one of its lists: as many entries as are kept there, those with a body of
+    `most_body` bytes or less with it."""
+
+    trigger: Trigger
+    most: int
+    most_body: int
+    entries: deque[tuple[Trigger, Noted]]
+
+
 class Journal:
     """Keeps the last deliveries of each trigger, and writes them a few times a second; `write` does so at once.
 
@@ -35,33 +46,40 @@ class Journal:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: dict[tuple[str, List], deque[tuple[Trigger, Noted]]] = {}
+        self._waiting: dict[tuple[str, List], _Waiting] = {}
         self._bytes = 0
         self._task: asyncio.Task[None] | None = None
 
     def note(self, trigger: Trigger, noted: Noted) -> None:
         """Has it written soon."""
         which: List = "rejections" if noted.verdict == "rejected" else "deliveries"
-        most = trigger.reception.deliveries.keep
-        most = min(most, MOST_REJECTIONS) if which == "rejections" else most
-        if most == 0:
-            return
         waiting = self._waiting.get((trigger.name, which))
-        if waiting is None or waiting.maxlen != most:
-            if len(self._waiting) >= MAX_TRIGGERS:
+        if waiting is None or waiting.trigger is not trigger:
+            waiting = self._begin(trigger, which)
+            if waiting is None:
                 return
-            waiting = self._waiting[trigger.name, which] = deque(waiting or (), maxlen=most)
-            self._bytes = sum(len(each.request.body) for kept in self._waiting.values() for _, each in kept)
-        if len(waiting) == most:
-            self._bytes -= len(waiting.popleft()[1].request.body)
-        wanted = which == "deliveries" and trigger.reception.deliveries.bodies
-        size = len(noted.request.body)
-        if not wanted or size > MAX_BODY or self._bytes + size > WAITING_BYTES:
+        entries, size = waiting.entries, len(noted.request.body)
+        if len(entries) == waiting.most:
+            self._bytes -= len(entries.popleft()[1].request.body)
+        if size > waiting.most_body or self._bytes + size > WAITING_BYTES:
             noted, size = noted.without_body(), 0
         self._bytes += size
-        waiting.append((trigger, noted))
+        entries.append((trigger, noted))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._write_soon())
+
+    def _begin(self, trigger: Trigger, which: List) -> _Waiting | None:
+        """Where to note deliveries to a trigger as it is now; None if none are to be noted."""
+        kept = trigger.reception.deliveries
+        most = min(kept.keep, MOST_REJECTIONS) if which == "rejections" else kept.keep
+        before = self._waiting.get((trigger.name, which))
+        if most == 0 or (before is None and len(self._waiting) >= MAX_TRIGGERS):
+            return None
+        entries = deque(() if before is None else before.entries, maxlen=most)
+        most_body = MAX_BODY if which == "deliveries" and kept.bodies else -1
+        waiting = self._waiting[trigger.name, which] = _Waiting(trigger, most, most_body, entries)
+        self._bytes = sum(len(noted.request.body) for each in self._waiting.values() for _, noted in each.entries)
+        return waiting
 
     async def write(self, trigger: Trigger, noted: Noted) -> str:
         """Writes it now: its id, empty if the trigger keeps none. Raises StoreError."""
@@ -81,15 +99,15 @@ class Journal:
         wait_s = EVERY_S
         while self._waiting:
             await asyncio.sleep(wait_s)
-            wait_s = CROWDED_S if any(len(kept) == kept.maxlen for kept in self._waiting.values()) else EVERY_S
+            wait_s = CROWDED_S if any(len(each.entries) == each.most for each in self._waiting.values()) else EVERY_S
             await self._write()
 
     async def _write(self) -> None:
         waiting, self._waiting, self._bytes = self._waiting, {}, 0
         entries = [
-            _entry(trigger, noted, which, kept.maxlen or 1)
-            for (_, which), kept in waiting.items()
-            for trigger, noted in kept
+            _entry(trigger, noted, which, each.most)
+            for (_, which), each in waiting.items()
+            for trigger, noted in each.entries
         ]
         try:
             async with asyncio.timeout(WRITE_S):

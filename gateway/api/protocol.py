@@ -200,7 +200,8 @@ class GuardedProtocol(WireProtocol):
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
-        self.flow.resume_reading()
+        if self.flow.read_paused:
+            self.flow.resume_reading()
         if self._ahead:
             self._begin(self._ahead.popleft())
         else:

@@ -11,7 +11,7 @@ import orjson
 
 from gateway.api.bodies import check_json
 from gateway.api.call import Call
-from gateway.api.hooks import LOCAL_URL, submit_matches
+from gateway.api.hooks import submit_matches
 from gateway.api.query import Query
 from gateway.api.records import timestamp
 from gateway.api.reply import Reply, json_reply
@@ -112,7 +112,7 @@ async def replay(call: Call) -> Reply:
         raise WrongState("it did not verify, so it cannot be replayed")
     if not facts.has_body:
         raise WrongState("its body was not kept (deliveries.bodies, or it was too long), so it cannot be replayed")
-    base = (call.gateway.settings.gateway.public_url or LOCAL_URL).rstrip("/")
+    base = call.gateway.public_base
     request = WebhookRequest(summary.method, base + summary.path, tuple(facts.headers), body)
     matches = [msgspec.structs.replace(match, identity=None) for match in trigger.match(request, _delivery(facts))]
     if not matches:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Any, cast
 from urllib.parse import unquote
 
 import httptools
+from uvicorn._types import HTTPScope
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.api.bodies import WHOLE
 from gateway.api.exchange import Exchange
+from gateway.api.guards import HEAD_MOST
+from gateway.api.headers import NAMED
 
 _FRAMING = (b"content-length", b"transfer-encoding")
 
@@ -40,11 +45,14 @@ class WireProtocol(HttpToolsProtocol):
     _resumed = False
     _moved = False
     _silent_bytes = 0
+    _head_most: int | None = None
+    """Bytes that a head which is complete now can have at most, if it came in one piece."""
     cycle: Exchange
 
     def parse(self, data: bytes) -> Fault | None:
         """Feeds the parser; a fault is one of the request that it is amid, and nothing can be parsed after it."""
         self._moved = False
+        self._head_most = None if self._in_head else len(data)
         upgrade = None
         try:
             try:
@@ -98,7 +106,8 @@ class WireProtocol(HttpToolsProtocol):
             self._resumed = False
             return
         version = self.parser.get_http_version()
-        if (fault := self._fault(version)) is not None:
+        named = dict(self.headers)
+        if (fault := self._fault(version, named)) is not None:
             raise Unfit(fault)
         url = self.url
         if url.startswith(b"/") and b"#" not in url:
@@ -107,20 +116,23 @@ class WireProtocol(HttpToolsProtocol):
             parsed = httptools.parse_url(url)
             path, query = parsed.path, parsed.query or b""
         text = path.decode("ascii")
-        self.scope = {
+        scope: dict[str, Any] = {
             "type": "http",
             "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
             "http_version": version,
             "server": self.server,
             "client": self.client,
-            "scheme": self.scheme,  # type: ignore[typeddict-item]
+            "scheme": self.scheme,
             "method": self.parser.get_method().decode("ascii"),
             "root_path": self.root_path,
             "path": self.root_path + (unquote(text) if "%" in text else text),
             "raw_path": self.root_path.encode("ascii") + path,
             "query_string": query,
             "headers": self.headers,
+            NAMED: named,
+            HEAD_MOST: self._head_most,
         }
+        self.scope = cast("HTTPScope", scope)
         self._in_head = False  # not before: until now it may turn out to be no request
         self._in_body = self._moved = True
         self.on_head(version)
@@ -148,10 +160,9 @@ class WireProtocol(HttpToolsProtocol):
             self.cycle.more_body = False
             self.cycle.tell()
 
-    def _fault(self, version: str) -> Fault | None:
+    def _fault(self, version: str, named: Mapping[bytes, bytes]) -> Fault | None:
         if version not in ("1.1", "1.0"):
             return HTTPStatus.BAD_REQUEST, "send HTTP/1.1, and its version behind the path"
-        named = dict(self.headers)
         hosts = 1 if b"host" in named else 0
         if len(named) < len(self.headers):
             hosts = len([name for name, _ in self.headers if name == b"host"])

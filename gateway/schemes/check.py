@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 from gateway.errors import Rejected
 from gateway.schemes.bodies import BodyFields, Form, as_label, looks_like_form, read_form
-from gateway.schemes.keys import encode_digest, make_digest, matcher
+from gateway.schemes.keys import digest_sizes, encode_digest, make_digest, matcher
 from gateway.schemes.reading import (
     body_time,
     candidates,
@@ -50,6 +50,7 @@ class Check:
         self.needs_public_url = "{url}" in scheme.signed and url is None
         self._pieces = pieces(scheme.signed)
         self._header = scheme.header.lower()
+        self._sizes = digest_sizes(scheme.algorithm)
         self._whole_body = scheme.signed == "{body}"
         self._time = _member(scheme.timestamp_field.rpartition(".")[2]) if scheme.timestamp_field else None
         paths = tuple(filter(None, (*scheme.id_fields, *scheme.event_fields, scheme.timestamp_field)))
@@ -57,12 +58,16 @@ class Check:
 
     def __call__(self, request: WebhookRequest, now: float) -> Delivery:
         """The delivery, if a candidate is the signature by one of the secrets and its time is near `now`."""
-        scheme, value = self.scheme, request.one(self._header)
+        scheme, value = self.scheme, request.optional(self._header)
+        if value is None:
+            raise Rejected("no_signature")
         parts = header_parts(scheme, value) if scheme.separator else (value,)
-        found = candidates(scheme, parts)
+        found = candidates(scheme, parts, self._sizes)
         if self._whole_body:
             if not self._matches(request.body, found):
                 raise Rejected("mismatch")
+            if self._fields is None:
+                return self._named_by_headers(request)
             return self._delivery(request, now, signed_id="", message=request.body)
         timestamp = signed_time(scheme, parts, request)
         at_s = None if timestamp is None else seconds(timestamp, scheme.timestamp_format)
@@ -143,6 +148,13 @@ class Check:
             item_fields=scheme.item_fields,
         )
 
+    def _named_by_headers(self, request: WebhookRequest) -> Delivery:
+        """As `_delivery`, of a scheme that signs the body alone and reads nothing in it."""
+        scheme = self.scheme
+        body, form = (None, None) if scheme.body_format == "json" else self._content(request)
+        event = event_name(request, scheme.event_header)
+        return Delivery(self._bound_id(request, request.body), event, body, form, None, scheme.item_fields)
+
     def _bound_id(self, request: WebhookRequest, message: bytes) -> str | None:
         """What a repeat is recognised by where no id is signed: bound to bytes that are.
 
@@ -150,15 +162,15 @@ class Check:
         """
         unsigned = optional_label(request, self.scheme.id_header)
         if unsigned or (self.scheme.dedupe_body and request.body):
-            return f"{unsigned}:{_short_hash(self._without_time(request.body))}"
+            body = request.body if self._time is None else self._without_time(request.body, self._time)
+            return f"{unsigned}:{_short_hash(body)}"
         return _short_hash(message) if "{timestamp}" in self.scheme.signed else None
 
-    def _without_time(self, body: bytes) -> bytes:
+    @staticmethod
+    def _without_time(body: bytes, time: re.Pattern[bytes]) -> bytes:
         """The body but for the time, which is new in each attempt; all of it where another member has that name, since
         events may differ by that one alone."""
-        if self._time is None:
-            return body
-        rest, found = self._time.subn(b"", body)
+        rest, found = time.subn(b"", body)
         return rest if found == 1 else body
 
     def _content(self, request: WebhookRequest) -> tuple[bytes | None, Form | None]:

@@ -22,21 +22,27 @@ def delivery_submissions(trigger: str, matches: Sequence[Match], catalog: Catalo
     Raises InvalidRequest if a route's key cannot be one.
     """
     now_ms = int(now_s * 1000)
-    together = f"{random.getrandbits(64):016x}"  # for spread, not secrecy
+    together = ""
     jobs = []
     for match in matches:
         name, key, known = match.target, match.key, match.identity
-        target = _target(trigger, match, catalog)
+        if not known and not together:
+            together = f"{random.getrandbits(64):016x}"  # for spread, not secrecy
+        target = catalog.targets.get(name)
+        if target is None or key:
+            target = _target(trigger, match, catalog)
         jobs.append(
-            Submission(
+            Submission(  # by position, since naming its values costs as much as making it
                 catalog.new_id(now_ms, target=name, key=key, idempotency_key=known or together),
                 name,
                 match.payload,
-                lane=match.lane or catalog.lane_of(target),
-                key=key,
-                max_attempts=target.retry.max_attempts,
-                delay_ms=match.delay_ms,
-                idempotency=None if known is None else _idempotency(trigger, match, known, catalog.window_ms),
+                match.lane or target.lane or catalog.default_lane,
+                0,
+                key,
+                match.delay_ms,
+                0,
+                target.retry.max_attempts,
+                None if known is None else _idempotency(trigger, match, known, catalog.window_ms),
             )
         )
     return jobs
