@@ -5,9 +5,9 @@
 -- ARGV  1 dispatcher id, 2 nonce, 3 n, 4 lease ms, 5 suspects allowed (0 or 1), 6 promote at most,
 --       7 heartbeat ms, 8… per lane 3, in order: name, weight (0 for all: strict order), most ms its first job waits
 --       before it goes ahead of every lane (0: as long as it takes)
--- Returns  1 us until the next due job (-1: none), 2 is there more to claim (0 or 1), 3 the time in ms, then per job 3: id,
---       what is new since it was submitted ('': nothing, else attempt, previous delay ms, when it became ready again in
---       ms and facts, with bars between them), body with its first facts
+-- Returns  1 us until the next due job (-1: none), 2 is there more to claim (0 or 1), 3 the time in ms, 4 ids with commas, 5 of the
+--       jobs that are no longer as they were submitted in turn 2: number and what is new (attempt, previous delay ms,
+--       when it became ready again in ms and facts, with bars between them), then per job its body with its first facts
 return function()
   local given = claim()
   commit()

@@ -35,7 +35,7 @@ local function read_lanes()
 end
 
 local function answer(wake_us, more)
-  taken[1], taken[2] = wake_us, more and 1 or 0
+  taken[1], taken[2], taken[4] = wake_us, more and 1 or 0, table.concat(ids, ',')
   return taken
 end
 
@@ -113,13 +113,9 @@ local function put_back(window, member, rank)
   end
 end
 
--- Reads at once what taking the plain jobs of a window needs.
+-- Reads at once what taking the plain jobs of a window with references needs.
 local function read_window(window, most)
   local plain = {}
-  if not window.ranks then
-    read_jobs(window.members, most)
-    return
-  end
   for i = 1, #window.members do
     if #plain >= most then break end
     local member = window.members[i]
@@ -142,15 +138,23 @@ end
 
 -- Visits a window without references.
 local function visit_jobs(window, lane)
-  local members, gone = window.members, {}
-  for at = 1, #members do
-    if taken_n >= goal or budget <= 0 or news then break end
-    budget = budget - 1
-    window.at = at + 1
-    gone[at] = members[at]
-    if take(members[at], lane) == 'moved' then move_others(window, gone) end
+  local members, others = window.members, {}
+  local own, found = fetch(members, math.min(#members, goal - taken_n))
+  local at, moves = 1, false
+  while at <= #members and taken_n < goal and budget > 0 and not news do
+    local from = at
+    if alike then at = take_run(alike, members, at, own, found) end
+    if at == from then
+      at = at + 1
+      moves = take_fetched(members, from, own, found, lane) == 'moved'
+    end
   end
-  call_many('ZREM', P .. 'lane:' .. lane, gone)
+  window.at = at
+  if moves then move_others(window, others) end
+  for first = 1, at - 1, CHUNK do
+    call('ZREM', P .. 'lane:' .. lane, unpack(members, first, math.min(first + CHUNK - 1, at - 1)))
+  end
+  call_many('ZREM', P .. 'lane:' .. lane, others)
 end
 
 -- Visits a window's entries in turn; returns how many of them, all at its front, stay where they are.
@@ -182,8 +186,12 @@ local function walk(lane, upto)
   while taken_n < goal and budget > 0 do
     restore() -- what was served so far stands in the lane where it belongs now
     local window = window_of(lane, kept, goal - taken_n + 1)
-    read_window(window, goal - taken_n)
-    if window.ranks then kept = kept + visit(window, lane) else visit_jobs(window, lane) end
+    if window.ranks then
+      read_window(window, goal - taken_n)
+      kept = kept + visit(window, lane)
+    else
+      visit_jobs(window, lane)
+    end
     if news then
       kept, news = 0, false
     elseif window.whole and window.at > #window.members then

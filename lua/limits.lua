@@ -125,6 +125,8 @@ local function arm(node, member, at)
   call('ZADD', P .. 'due', node.timer, '~' .. member)
 end
 
+local function is_half_open(t) return t.breaker > 0 and t.open_until > 0 end
+
 -- How many jobs of a target may run at once (0: any number): one while its breaker is half open.
 local function concurrency_of(t)
   return t.breaker > 0 and t.open_until > 0 and 1 or t.concurrency

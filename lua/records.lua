@@ -25,10 +25,10 @@ at_begin(function()
   lines, written, written_n, forgotten, dropped = {}, {}, 0, {}, {}
 end)
 
--- Reads the lines of many jobs at once: of all, or of the first `count`.
-local function read_lines(ids, count)
+-- Reads the lines of many jobs at once: of all, or of the first `count`; from the first on, or another place.
+local function read_lines(ids, count, from)
   count = count or #ids
-  for first = 1, count, CHUNK do
+  for first = from or 1, count, CHUNK do
     local found = call('HMGET', P .. 'state', unpack(ids, first, math.min(first + CHUNK - 1, count)))
     for i = 1, #found do
       local id = ids[first + i - 1]

@@ -5,23 +5,20 @@ local function remove_served(q)
   if q.at == 3 then
     call('ZREM', q.key, q.found[1])
   elseif q.at > 3 then
-    local gone = {}
-    for i = 1, q.at - 2, 2 do gone[#gone + 1] = q.found[i] end
-    call_many('ZREM', q.key, gone)
+    call('ZREMRANGEBYRANK', q.key, 0, (q.at - 3) / 2)
   end
 end
 
--- Reads the first jobs of a key's queue and their ranks, those behind what this run has served: `size` of both. `whole`:
--- there are no more.
-local function read_queue(q)
+-- Reads the first jobs of a key's queue and their ranks anew, those behind what this run has served: `size` of both.
+local function read_queue(q, each)
   remove_served(q)
-  q.found, q.at = call('ZRANGE', q.key, 0, q.each, 'WITHSCORES'), 1
+  q.found, q.at = call('ZRANGE', q.key, 0, each, 'WITHSCORES'), 1
   q.size = #q.found
-  q.whole = q.size < 2 * q.each + 2
 end
 
--- The queues of the keys in a ring (names and turns in its order), and what taking their first jobs needs. `k` is the
--- node of a key that may be blocked.
+-- The queues of the keys in a ring (names and turns in its order), and what taking their first jobs needs: of each key its
+-- `name`, the turn that `was` its own and the one that it has got, the `key` of its queue, of that what was found and `at`
+-- what it stands, is it `ready` again, and `k`, its node if it may be blocked.
 local function read_ring(t, lane, in_ring, most)
   local count = #in_ring / 2
   local each = math.ceil(most / count)
@@ -29,13 +26,13 @@ local function read_ring(t, lane, in_ring, most)
   if concurrency > 0 then each = math.min(each, concurrency) end
   if t.key_interval > 0 then each = math.min(each, t.key_burst) end
   local path = P .. 'flow:' .. lane .. ':' .. t.name .. ':'
-  local ring, first, n = { next = 1 }, {}, 0
+  local ring, first, n = { next = 1, last = count, class = 0, each = each, most = 2 * each + 2 }, {}, 0
   for i = 1, count do
     local name = in_ring[2 * i - 1]
-    local q = { name = name, turn = tonumber(in_ring[2 * i]), key = path .. name, each = each, at = 1, found = NONE,
-      size = 0, whole = false, served = false, ready = false, turned = false,
-      k = t.bare ~= 1 and name ~= '' and key_node(t, name) }
-    read_queue(q)
+    local key = path .. name
+    local found = call('ZRANGE', key, 0, each, 'WITHSCORES')
+    local q = { name = name, was = in_ring[2 * i], turn = false, key = key, found = found, size = #found, at = 1, ready = nil }
+    if t.bare ~= 1 and name ~= '' then q.k = key_node(t, name) end
     ring[i] = q
   end
   for j = 1, 2 * each, 2 do
@@ -47,45 +44,73 @@ local function read_ring(t, lane, in_ring, most)
       end
     end
   end
-  read_jobs(first)
+  ring.first, ring.visited = first, 0
+  ring.own, ring.bodies = fetch(first, n)
   return ring
 end
 
--- Takes the next job of a key; most of a run start for the first time, and are told by `alike`, what these have in common.
-local function take_next(t, lane, q, id, alike)
-  local body = bodies[id]
-  if body and alike and lines[id] == false and q.name ~= '' and sub(body, 1, alike.length) == alike.head then
-    alike.n = alike.n + 1
-    if not q.k then alike.free = alike.free + 1 end
-    if followed then tell('started', id, lane, t.name, 1) end
-    return start(id, alike.line .. q.name, '', body, q.k)
+-- Has what was fetched of the jobs that are still to come at hand by their ids: they come in another order.
+local function keep_fetched(ring)
+  for i = ring.visited + 1, #ring.first do
+    local id = ring.first[i]
+    if lines[id] == nil then lines[id], bodies[id] = ring.own[i], ring.bodies[i] end
   end
+  ring.first = NONE
+end
+
+-- Takes the next job of a key. Most come in the order in which they were fetched and start for the first time; these are
+-- told by `alike`, what they have in common.
+local function take_next(t, lane, ring, q, id, alike)
+  local at = ring.visited + 1
+  if ring.first[at] == id then
+    local body = ring.bodies[at]
+    if alike and body and ring.own[at] == false and q.name ~= '' and sub(body, 1, alike.length) == alike.head then
+      ring.visited, alike.n = at, alike.n + 1
+      if q.k then return start(id, alike.line .. q.name, '', body, q.k) end
+      alike.free = alike.free + 1
+      return start_plain(id, alike.line .. q.name, body)
+    end
+  end
+  keep_fetched(ring)
   return take(id, lane, q.k or key_node(t, q.name))
+end
+
+local function turn_of(q)
+  if q.turn then return q.turn end
+  q.was = tonumber(q.was)
+  return q.was
 end
 
 -- Where a key that was served stands in the ring from now on; false where it has no more that may run. `ring` has
 -- queues by turn from its `next` on, all of them if it is `whole`.
 local function place_served(t, q, ring)
-  if q.at > q.size and not q.whole then read_queue(q) end
+  if q.at > q.size and q.size == ring.most then read_queue(q, ring.each) end
   local rank = q.found[q.at + 1]
   if not rank or q.k and key_blocked(q.k) then return false end
   t.turn = t.turn + 1
-  local turn = class_of(rank) * SPAN + t.turn
-  local at = #ring + 1
-  while at > ring.next and ring[at - 1].turn > turn do at = at - 1 end
-  if ring.whole or at <= #ring then table.insert(ring, at, q) end
-  q.turn, q.turned = turn, true
+  local number = rank - 0
+  if number < ring.class or number >= ring.class + SPAN then ring.class = class_of(rank) * SPAN end
+  local turn, last = ring.class + t.turn, ring.last
+  local at = last + 1
+  while at > ring.next and turn_of(ring[at - 1]) > turn do at = at - 1 end
+  if at <= last then
+    table.insert(ring, at, q)
+    ring.last = last + 1
+  elseif ring.whole then
+    ring[at], ring.last = q, at
+  end
+  q.turn = turn
   return true
 end
 
 -- Puts back what a run has changed: the keys with more that may run all at once, the others each by itself.
-local function end_ring(t, lane, served)
+local function end_ring(t, lane, served, most)
   local path = lane .. ':' .. t.name
   local ring, heads, n = {}, {}, 0
   local queues, names, paths, over_n = {}, {}, {}, 0 -- those of keys that have no more jobs
   for i = 1, #served do
     local q = served[i]
-    local over = not news and not q.k and q.whole and q.at > q.size
+    local over = not news and not q.k and q.size < most and q.at > q.size
     if q.k then touch_key(q.k) end
     if over then
       over_n = over_n + 1
@@ -93,12 +118,12 @@ local function end_ring(t, lane, served)
     else
       remove_served(q)
       if q.ready then
-        ring[n + 1], ring[n + 2] = q.turn, q.name
+        ring[n + 1], ring[n + 2] = q.turn or q.was, q.name
         heads[n + 1], heads[n + 2] = q.found[q.at + 1], q.name
         n = n + 2
       else
         -- one whose next job is gone has had its turn, if it was served before that
-        if q.turned then call('ZADD', P .. 'ring:' .. path, q.turn, q.name) end
+        if q.turn then call('ZADD', P .. 'ring:' .. path, q.turn, q.name) end
         local k = q.k or key_node(t, q.name)
         queue_changed(k, lane)
         settle_key(k)
@@ -123,17 +148,17 @@ local function serve_ring(t, lane)
   ring.whole = #in_ring < 2 * most
   local head = 'k|' .. t.name .. '|' .. lane .. '|'
   -- half open: the one that tries is noted
-  local alike = not (t.breaker > 0 and t.open_until > 0)
+  local alike = not is_half_open(t)
     and { head = head, length = #head, line = FRESH .. head .. '=', n = 0, free = 0 }
   local upto = taken_n + most
   while ring[ring.next] and taken_n < upto and budget > 0 and not news do
     budget = budget - 1
     local q = ring[ring.next]
     ring.next = ring.next + 1
-    if not q.served then served[#served + 1], q.served = q, true end
+    if q.ready == nil then served[#served + 1] = q end
     -- looked at again, since limits of keys may have changed, or a quota's window begun, after it came into the ring
     local id = not (q.k and key_blocked(q.k)) and q.found[q.at]
-    local verdict = id and take_next(t, lane, q, id, alike)
+    local verdict = id and take_next(t, lane, ring, q, id, alike)
     if verdict == 'suspect' then
       passed_over[t.name], q.ready = true, true
       break
@@ -146,7 +171,7 @@ local function serve_ring(t, lane)
     waiting(lane, t.name, -alike.n)
     spend_free(t, alike.free)
   end
-  end_ring(t, lane, served)
+  end_ring(t, lane, served, ring.most)
 end
 
 -- One turn of a target: its rank in the lane afterwards, nil if it has no more to give now.

@@ -7,11 +7,12 @@
 --       reason, result (JSON or ''), error (JSON or ''). Parked: the work goes on elsewhere for `delay ms`, or longer by its
 --       heartbeats; `reason` is the delay of a retry should it not come to an end, in ms. A retry whose `reason` is a number
 --       did not run, for its dispatcher does not know its target: its attempt is not spent, until that has gone on for so many ms
--- Returns  MessagePack, per job of the first, then of the second: the status it has now (succeeded, retrying, dead, pending, cancelled, parked), or duplicate, or lost
+-- Returns  MessagePack, of those of the first, then of the second, that have not simply succeeded, in turn 2: its number, and the status it
+--       has now (retrying, dead, pending, cancelled, parked), or duplicate, or lost
 local type = type
 local OUTCOMES = { succeeded = true, retry = true, dead = true, released = true, cancelled = true, parked = true }
 local REASONS = { exhausted = 'exhausted', fatal = 'fatal', no_target = 'no_target', gone = 'fatal' }
-local out, out_n         -- statuses
+local out, out_n         -- numbers and statuses of those that have not succeeded; how many jobs have been answered
 local unlease, unlease_n -- ids whose leases end
 local alikes             -- line -> what is known of the jobs that have it
 local keyed              -- the last of those that are known by the line up to its key
@@ -93,11 +94,11 @@ local function answer(id, status)
   unlease_n = unlease_n + 1
   unlease[unlease_n] = id
   out_n = out_n + 1
-  out[out_n] = status
+  if status ~= 'succeeded' then out[#out + 1], out[#out + 2] = out_n, status end
 end
 local function refuse(line, token)
   out_n = out_n + 1
-  out[out_n] = line and match(line, '^%a+|([^|]*)|') == token and 'duplicate' or 'lost'
+  out[#out + 1], out[#out + 2] = out_n, line and match(line, '^%a+|([^|]*)|') == token and 'duplicate' or 'lost'
 end
 
 -- What jobs have in common that were claimed together, by the line that tells it: the token, target, lane and key, and
@@ -161,15 +162,48 @@ local function settle_held(id, token, outcome, delay_ms, reason, result, error)
   if status == 'parked' then unlease_n = unlease_n - 1 end -- its lease is its deadline
 end
 
+-- Jobs of a run that succeeded, from its place `i` on, as long as they are told by one line, or by what it has up to the
+-- key: where they end.
+local function succeed_alike(run, i, last, it)
+  local first, w, d, u = i, written_n, done_n, unlease_n
+  local length, over = it.length, it.over
+  local text = length and over .. sub(last, length + 1) or over
+  local id, line = run[i], last
+  while id do
+    if line ~= last then
+      if not (length and line and sub(line, 1, length) == it.line) then break end
+      last, text = line, over .. sub(line, length + 1)
+    end
+    lines[id], written[w + 1], written[w + 2] = text, id, text
+    done[d + 1], done[d + 2], unlease[u + 1] = NOW, id, id
+    w, d, u, i = w + 2, d + 2, u + 1, i + 1
+    id = run[i]
+    line = lines[id]
+  end
+  written_n, done_n, unlease_n, out_n = w, d, u, out_n + i - first
+  it.n = it.n + i - first
+  return i
+end
+
 -- Jobs that succeeded without a result, with the token that they share before them.
 local function settle_run(run)
-  local token = run[1]
-  for i = 2, #run do
+  local token, i, most = run[1], 2, #run
+  if awaited == nil then awaited = call('EXISTS', P .. 'waiters') == 1 end
+  local plain = not awaited and not followed
+  while i <= most do
     local id = run[i]
     local line = lines[id]
     local it = alikes[line]
     if it == nil and line then it = alike_of(line) end
-    if it and it.token == token then succeed(id, it) else settle_held(id, token, 'succeeded', 0, '', '', '') end
+    if not (it and it.token == token) then
+      settle_held(id, token, 'succeeded', 0, '', '', '')
+      i = i + 1
+    elseif plain and not it.judged then
+      i = succeed_alike(run, i, line, it)
+    else
+      succeed(id, it)
+      i = i + 1
+    end
   end
 end
 
@@ -206,12 +240,12 @@ return function()
   local fault = fault_of(runs, jobs)
   if fault then return fault end
   out, out_n, unlease, unlease_n, alikes, keyed, results = {}, 0, {}, 0, {}, nil, {}
-  local ids = {}
-  for i = 1, #runs do
-    for at = 2, #runs[i] do ids[#ids + 1] = runs[i][at] end
+  for i = 1, #runs do read_lines(runs[i], nil, 2) end
+  if #jobs > 0 then
+    local ids = {}
+    for i = 1, #jobs do ids[i] = jobs[i][1] end
+    read_lines(ids)
   end
-  for i = 1, #jobs do ids[#ids + 1] = jobs[i][1] end
-  read_lines(ids)
   for i = 1, #runs do settle_run(runs[i]) end
   for i = 1, #jobs do settle_held(unpack(jobs[i])) end
   unlease[unlease_n + 1] = nil

@@ -3,6 +3,7 @@
 local nonce
 local suspects_left  -- how many suspects may still be taken
 local taken, taken_n -- the reply, and of how many jobs
+local moved          -- of the jobs in it that are no longer as they were submitted: their number in it and what is new, in turn
 local carried        -- bytes of the bodies in it, and of those that came to nothing
 local budget         -- steps left; none once the reply carries a lot
 local leases, ids    -- of the jobs taken
@@ -12,12 +13,16 @@ local alikes, alike  -- what jobs without flags have in common that start for th
 local STARTED, FRESH, DEADLINE
 
 local CARRIED_MOST = 4194304 -- a reply that takes long to arrive would eat up the leases of what it brings
+local REPLY_HEAD = 5
 local FIRST_FEW = 16         -- bodies that are read before the others, to see how long they are
 
 local LINE = '^(%a+)|([^|]*)|(%d+)|%d*|(%d*)|(%d*)|(.*)$'
 
+local goal -- how many jobs there are to be in all once this lane is done with
+
 local function begin_taking(lease_ms, most)
-  taken, taken_n, carried, leases, ids, bodies = { -1, 0, now_ms }, 0, 0, {}, {}, {}
+  moved = {}
+  taken, taken_n, carried, leases, ids, bodies = { -1, 0, now_ms, '', moved }, 0, 0, {}, {}, {}
   news, budget = false, 4 * most + 16
   alikes, alike = {}, nil
   STARTED = '|' .. NOW .. '|'
@@ -34,8 +39,9 @@ end
 
 local function reply(id, own, body)
   taken_n = taken_n + 1
-  local at = 3 * taken_n
-  taken[at + 1], taken[at + 2], taken[at + 3] = id, own, body
+  ids[taken_n] = id
+  taken[REPLY_HEAD + taken_n] = body
+  if own ~= '' then moved[#moved + 1], moved[#moved + 2] = taken_n, own end
   carry(body)
 end
 
@@ -55,24 +61,30 @@ local function end_alikes()
   end
 end
 
--- Reads all that taking these jobs needs, the first `most` of them; where bodies are long not all of them, since few will
--- be taken.
-local function read_jobs(ids, most)
-  local count = math.min(#ids, most or #ids)
-  read_lines(ids, count)
-  local keys, bytes = {}, 0
-  for i = 1, count do keys[i] = P .. 'b:' .. ids[i] end
+-- The bodies of the first `count` of these jobs, in turn; where they are long not all of them, since few will be taken.
+local function fetch_bodies(ids, count)
+  local keys, all, bytes, prefix = {}, {}, 0, P .. 'b:'
+  for i = 1, count do keys[i] = prefix .. ids[i] end
   local first, size = 1, FIRST_FEW
   while first <= count and bytes < CARRIED_MOST / 4 do
     local last = math.min(first + size - 1, count)
     local found = call('MGET', unpack(keys, first, last))
-    for i = 1, #found do
+    for i = 1, last - first + 1 do
       local body = found[i]
-      bodies[ids[first + i - 1]] = body
+      all[first + i - 1] = body
       if body then bytes = bytes + #body end
     end
     first, size = last + 1, CHUNK
   end
+  return all
+end
+
+-- Reads all that taking these jobs needs, the first `most` of them.
+local function read_jobs(ids, most)
+  local count = math.min(#ids, most or #ids)
+  read_lines(ids, count)
+  local found = fetch_bodies(ids, count)
+  for i = 1, #found do bodies[ids[i]] = found[i] end
 end
 
 local function body_of(id)
@@ -117,12 +129,21 @@ local function start(id, line, own, body, k)
   write_line(id, line)
   reply(id, own, body)
   leases[2 * taken_n - 1], leases[2 * taken_n] = DEADLINE, id
-  ids[taken_n] = id
   if k then
     spend(k.target, k)
     -- half open: this is the one that tries
     if k.target.breaker > 0 and k.target.open_until > 0 then call('HSET', P .. 'fb:' .. k.target.name, 'probe', id) end
   end
+  return 'taken'
+end
+
+-- The same, of a job that is not looked at again in this claim, whose flow is told of it by itself.
+local function start_plain(id, line, body)
+  local n, w = taken_n + 1, written_n
+  taken_n, ids[n], taken[REPLY_HEAD + n] = n, id, body
+  leases[2 * n - 1], leases[2 * n] = DEADLINE, id
+  written[w + 1], written[w + 2], written_n = id, line, w + 2
+  carry(body)
   return 'taken'
 end
 
@@ -173,4 +194,46 @@ local function take(id, lane, k)
   it.n = it.n + 1
   if followed then tell('started', id, lane, it.target, 1) end
   return start(id, it.line, '', body, k)
+end
+
+-- Where the first `count` of these jobs stand, and their bodies, in turn: what take_run() goes by. Nothing where each is to
+-- be looked at by itself: what this claim has changed is not to be fetched, and who follows is told of each.
+local function fetch(ids, count)
+  if count == 0 then return NONE, NONE end
+  if count > CHUNK or followed or next(lines) ~= nil then
+    read_jobs(ids, count)
+    return NONE, NONE
+  end
+  return call('HMGET', P .. 'state', unpack(ids, 1, count)), fetch_bodies(ids, count)
+end
+
+-- Takes one of the jobs that were fetched.
+local function take_fetched(ids, at, own, found, lane, k)
+  local id = ids[at]
+  budget = budget - 1
+  if lines[id] == nil then lines[id], bodies[id] = own[at], found[at] end
+  return take(id, lane, k)
+end
+
+-- Starts the jobs that were fetched in turn, from the place `at` on, as long as they are told by `it`: the place of the
+-- first that is not. What it starts is not looked at again in this claim.
+local function take_run(it, ids_there, at, own, found)
+  local head, length, line = it.head, it.length, it.line
+  local n, w, bytes = taken_n, written_n, carried
+  local first, last = at, at + math.min(goal - n, budget, #ids_there - at + 1) - 1
+  while at <= last and bytes < CARRIED_MOST do
+    local body = found[at]
+    if own[at] ~= false or not body or sub(body, 1, length) ~= head then break end
+    local id = ids_there[at]
+    n = n + 1
+    ids[n], taken[REPLY_HEAD + n] = id, body
+    leases[2 * n - 1], leases[2 * n] = DEADLINE, id
+    written[w + 1], written[w + 2] = id, line
+    w = w + 2
+    at = at + 1
+    bytes = bytes + #body
+  end
+  it.n = it.n + at - first
+  taken_n, written_n, carried, budget = n, w, bytes, bytes < CARRIED_MOST and budget - (at - first) or 0
+  return at
 end

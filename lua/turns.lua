@@ -1,7 +1,6 @@
 -- Prepended to the claim, after what takes a job: a target's turns, in which its keys give a job each (docs: flows). Many
 -- turns in one go are in rings.lua.
 
-local goal        -- how many jobs there are to be in all once this lane is done with
 local look_most   -- jobs of earlier times that may still be looked for
 local passed_over -- targets whose first job is a suspect that may not run now
 
@@ -74,20 +73,26 @@ local function serve_alone(t, lane, name, limit)
   if not k.free then
     most = left_of(k, most, t.ordered == 1 and 1 or t.key_concurrency, t.key_interval, t.key_burst, t.key_quota)
   end
-  local found = blocked and {} or call('ZRANGE', queue, '-inf', limit, 'BYSCORE', 'LIMIT', 0, most)
-  read_jobs(found)
-  local before, out = taken_n, 0
-  for i = 1, #found do
-    budget = budget - 1
-    local verdict = take(found[i], lane, k)
-    if verdict == 'suspect' then
-      passed_over[t.name] = true
-      break
+  local queued = blocked and {} or call('ZRANGE', queue, '-inf', limit, 'BYSCORE', 'LIMIT', 0, most)
+  local own, found = fetch(queued, #queued)
+  local before, at = taken_n, 1
+  while at <= #queued and budget > 0 and not news do
+    local from = at
+    -- a key's counts, and the one that tries while its breaker is half open, are a matter of each job
+    if k.free and k.alike and not is_half_open(t) then
+      local n = taken_n
+      at = take_run(k.alike, queued, at, own, found)
+      spend_free(t, taken_n - n)
     end
-    out = i
-    if budget <= 0 or news then break end
+    if at == from then
+      if take_fetched(queued, at, own, found, lane, k) == 'suspect' then
+        passed_over[t.name] = true
+        break
+      end
+      at = at + 1
+    end
   end
-  if out > 0 then call('ZPOPMIN', queue, out) end
+  if at > 1 then call('ZREMRANGEBYRANK', queue, 0, at - 2) end
   if taken_n > before and not k.keyless then
     -- and is placed anew, since its next turn comes after those of the keys that wait by then
     call('ZREM', P .. 'ring:' .. lane .. ':' .. t.name, k.name)

@@ -7,8 +7,7 @@ from typing import Any, overload
 
 from gateway.jobs import Claimed
 
-_HEAD = 3
-_WIDTH = 3
+_NOW, _IDS, _MOVED, _HEAD = 2, 3, 4, 5
 
 
 class Arrivals(Sequence[Claimed]):
@@ -20,6 +19,7 @@ class Arrivals(Sequence[Claimed]):
 
     def __init__(self, reply: Sequence[Any], partition: int, nonce: str) -> None:
         self._reply = reply
+        self._moved: dict[int, bytes] = dict(zip(reply[_MOVED][::2], reply[_MOVED][1::2], strict=True))
         self._partition = partition
         self._nonce = nonce
         self._jobs: list[Claimed] | None = None
@@ -27,18 +27,21 @@ class Arrivals(Sequence[Claimed]):
     @property
     def has_suspect(self) -> bool:
         """Whether one of them is a suspect; such a job has facts of its own."""
-        return any(b"s" in moved.split(b"|", 4)[3] for moved in self._reply[_HEAD + 1 :: _WIDTH] if moved)
+        return any(b"s" in moved.split(b"|", 4)[3] for moved in self._moved.values())
 
     def among(self, ids: Container[str]) -> Arrivals:
         """Those of them that have one of these ids."""
-        reply = list(self._reply[:_HEAD])
-        for at in range(_HEAD, len(self._reply), _WIDTH):
-            if self._reply[at].decode() in ids:
-                reply += self._reply[at : at + _WIDTH]
-        return Arrivals(reply, self._partition, self._nonce)
+        kept = [(number, job_id) for number, job_id in enumerate(self._ids(), 1) if job_id in ids]
+        moved: list[Any] = []
+        for place, (number, _) in enumerate(kept, 1):
+            if number in self._moved:
+                moved += (place, self._moved[number])
+        joined = ",".join([job_id for _, job_id in kept]).encode()
+        bodies = [self._reply[_HEAD + number - 1] for number, _ in kept]
+        return Arrivals([*self._reply[:_IDS], joined, moved, *bodies], self._partition, self._nonce)
 
     def __len__(self) -> int:
-        return (len(self._reply) - _HEAD) // _WIDTH
+        return len(self._reply) - _HEAD
 
     @overload
     def __getitem__(self, at: int) -> Claimed: ...
@@ -61,17 +64,21 @@ class Arrivals(Sequence[Claimed]):
     def _read(self) -> list[Claimed]:
         if self._jobs is None:
             reply, partition, nonce = self._reply, self._partition, self._nonce
-            now_ms = reply[_HEAD - 1]
+            now_ms, moved, ids = reply[_NOW], self._moved, self._ids()
             self._jobs = [
-                _claimed(reply[at], reply[at + 1], reply[at + 2], now_ms, partition, nonce)
-                for at in range(_HEAD, len(reply), _WIDTH)
+                _claimed(ids[at], moved.get(at + 1, b""), reply[_HEAD + at], now_ms, partition, nonce)
+                for at in range(len(self))
             ]
         return self._jobs
+
+    def _ids(self) -> list[str]:
+        joined: str = self._reply[_IDS].decode()
+        return joined.split(",")
 
 
 def nothing() -> Arrivals:
     """No jobs."""
-    return Arrivals((-1, 0, 0), 0, "")
+    return Arrivals((-1, 0, 0, b"", ()), 0, "")
 
 
 def parse_claim(reply: Sequence[Any], *, partition: int, nonce: str) -> tuple[int, bool, Arrivals]:
@@ -79,7 +86,7 @@ def parse_claim(reply: Sequence[Any], *, partition: int, nonce: str) -> tuple[in
     return reply[0], bool(reply[1]), Arrivals(reply, partition, nonce)
 
 
-def _claimed(job_id: bytes, moved: bytes, body: bytes, now_ms: int, partition: int, nonce: str) -> Claimed:
+def _claimed(job_id: str, moved: bytes, body: bytes, now_ms: int, partition: int, nonce: str) -> Claimed:
     """The facts (lua/records.lua) are those at the head of the body, unless others hold by now."""
     facts, _, rest = body.partition(b"\n")
     attempt, previous_ms, ready_ms = 1, 0, 0
@@ -89,7 +96,7 @@ def _claimed(job_id: bytes, moved: bytes, body: bytes, now_ms: int, partition: i
     flags, target, lane, _, _, most, created, _, key_and_rank = facts.decode().split("|", 8)
     created_ms = int(created)
     return Claimed(
-        job_id.decode(),
+        job_id,
         attempt,
         int(most),
         target,

@@ -14,7 +14,7 @@ from gateway.store.claimed import Arrivals, nothing, parse_claim
 from gateway.store.client import Client
 from gateway.store.scripts import Arg, run, run_pipelined
 
-_settle_decoder = msgspec.msgpack.Decoder(tuple[str, ...])
+_settle_decoder = msgspec.msgpack.Decoder(list[int | str])
 PROMOTE_MOST = 1000
 """Due jobs that one claim moves into the lanes; more than it may take, so that many at once catch up fast."""
 
@@ -69,12 +69,18 @@ def settle_args(settlements: Sequence[Settlement]) -> list[Arg]:
 
 
 def read_settled(settlements: Sequence[Settlement], reply: bytes) -> tuple[str, ...]:
-    """The status of each, in the order of the settlements: the script answers first for the plain ones."""
-    statuses = _settle_decoder.decode(reply)
+    """The status of each, in the order of the settlements. The script answers first for the plain ones, and tells only
+    of those that have not succeeded."""
+    told = _settle_decoder.decode(reply)
+    statuses = ["succeeded"] * len(settlements)
+    if not told:
+        return tuple(statuses)
+    for number, status in zip(told[::2], told[1::2], strict=True):
+        statuses[int(number) - 1] = str(status)
     plain = [each.outcome == "succeeded" and not each.result for each in settlements]
     firsts = plain.count(True)
     if firsts in (0, len(plain)):
-        return statuses
+        return tuple(statuses)
     first, other = iter(statuses[:firsts]), iter(statuses[firsts:])
     return tuple(next(first if is_plain else other) for is_plain in plain)
 

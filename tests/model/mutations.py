@@ -26,7 +26,7 @@ class Mutation:
 MUTATIONS = (
     Mutation(
         "ring: a key that was served goes on at once",
-        "while at > ring.next and ring[at - 1].turn > turn do",
+        "while at > ring.next and turn_of(ring[at - 1]) > turn do",
         "while at > ring.next do",
     ),
     Mutation(
@@ -41,8 +41,8 @@ MUTATIONS = (
     ),
     Mutation(
         "ring: a job that ran before is taken for one that did not",
-        "alike and lines[id] == false and q.name",
-        "alike and q.name",
+        "if alike and body and ring.own[at] == false and q.name",
+        "if alike and body and q.name",
     ),
     Mutation(
         "intake: a key that may be blocked is taken for one that may not",
@@ -98,8 +98,9 @@ MUTATIONS = (
     ),
     Mutation(
         "begin: a claim's jobs are given again by the next",
-        "  taken, taken_n, carried, leases, ids, bodies = { -1, 0, now_ms }, 0, 0, {}, {}, {}\n",
-        "  taken, taken_n, carried, leases, ids, bodies = taken or { -1, 0, now_ms }, taken_n or 0, 0, {}, {}, {}\n",
+        "  taken, taken_n, carried, leases, ids, bodies = { -1, 0, now_ms, '', moved }, 0, 0, {}, {}, {}\n",
+        "  taken, taken_n, carried = taken or { -1, 0, now_ms, '', moved }, taken_n or 0, 0\n"
+        "  leases, ids, bodies = {}, ids or {}, {}\n",
     ),
     Mutation(
         "breaker: what fails while it is open is spent",
