@@ -31,7 +31,7 @@ local function terms_of(lane, target, priority, delay, run_at, expires, max_atte
     .. '|' .. text(max_attempts) .. '|' .. NOW .. '|' .. (run_at and text(run_at) or '') .. '|'
   return { lane = lane, target = target, delay = delay, room = room(lane), ranks = (100 - priority) * SPAN,
     keyless = c .. x .. facts .. '|', keyed = c .. 'k' .. x .. facts, due = now_us + delay * 1000, n = 0,
-    list = false, lists = false } -- where its jobs come to wait, once that is known: the lane's, or by key
+    thousands = false, digits = '', list = false, lists = false } -- where its jobs come to wait, once that is known: the lane's, or by key
 end
 
 -- What comes for a target's keys that are never blocked: lists by key, and all of them.
@@ -82,10 +82,26 @@ local function list_job(terms, key, rank, id)
   end
 end
 
+local LAST_DIGITS = {} -- of ranks, as texts, made as they are needed: whatever makes a text of a number takes its time
+-- The rank of that turn under these terms: of those in a row only the last three digits change.
+local function rank_of(terms, seq)
+  local rank = terms.ranks + seq
+  local last = rank % 1000
+  local thousands = rank - last
+  if thousands ~= terms.thousands then terms.thousands, terms.digits = thousands, text(thousands / 1000) end
+  if thousands == 0 then return text(rank) end
+  local digits = LAST_DIGITS[last]
+  if not digits then
+    digits = format('%03d', last)
+    LAST_DIGITS[last] = digits
+  end
+  return terms.digits .. digits
+end
+
 -- Makes a job that is not there yet, in a lane that has room(): its record and body (under `name`) and, once
 -- place_accepted() has run, its counter and its place. `seq` is its turn among its equals. Returns its status.
 local function accept(seq, id, name, terms, key, body)
-  local rank = text(terms.ranks + seq)
+  local rank = rank_of(terms, seq)
   local facts = key == '' and terms.keyless .. rank or terms.keyed .. key .. '|' .. rank
   bodies[bodies_n + 1], bodies[bodies_n + 2] = name, facts .. '\n' .. body
   bodies_n = bodies_n + 2
@@ -107,6 +123,40 @@ local function accept(seq, id, name, terms, key, body)
     list_job(terms, key, rank, id)
   end
   return 'pending'
+end
+
+-- Makes the jobs of a batch from the number `i` on as accept() does, as long as they are under the same terms as the one
+-- before and have no idempotency key: the number of the first that is not made so. Of each job there are in turn `width`
+-- values: id, key, idempotency hash, its fingerprint, body, and which of the terms; `there` are those of the batch.
+local function accept_run(values, width, i, count, names, terms, seq, place, there)
+  local single, lists = terms.list, terms.lists
+  if followed or terms.delay > 0 or not (single or lists) then return i end
+  local first, last = i, math.min(count, i + terms.room.left - 1)
+  local keyless, keyed, at, b, n = terms.keyless, terms.keyed, width * (i - 1), bodies_n, single and single.n
+  local own = values[at]
+  while i <= last do
+    local id, key = values[at + 1], values[at + 2]
+    if values[at + 6] ~= own or values[at + 3] ~= '' or there[id] or sub(id, 35, 36) ~= place then break end
+    local rank = rank_of(terms, seq + i)
+    bodies[b + 1], bodies[b + 2] = names[i], (key == '' and keyless or keyed .. key .. '|') .. rank .. '\n' .. values[at + 5]
+    there[id] = 'pending'
+    if single then
+      single[n + 1], single[n + 2] = rank, id
+      n = n + 2
+    else
+      local list = lists[key]
+      if list then
+        local m = list.n
+        list[m + 1], list[m + 2], list.n = rank, id, m + 2
+      else
+        list_job(terms, key, rank, id)
+      end
+    end
+    b, at, i = b + 2, at + width, i + 1
+  end
+  if single then single.n = n end
+  bodies_n, terms.n, terms.room.left = b, terms.n + i - first, terms.room.left - (i - first)
+  return i
 end
 
 -- Puts jobs into queues of keys that are never blocked, and these into ring, heads and listing where what came is their

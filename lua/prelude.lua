@@ -249,11 +249,15 @@ local function log_line(kind, attempt, rest)
 end
 
 local last_prefix, here -- the partition that a prefix names
+-- What stands for this partition at the end of a job's id.
+local function own_place()
+  if P ~= last_prefix then last_prefix, here = P, format('%02x', string.match(P, ':(%d+)}:$')) end
+  return here
+end
 -- Does a job of that id lie in another partition? The last byte of an id says in which.
 local function is_elsewhere(id)
-  if P ~= last_prefix then last_prefix, here = P, format('%02x', string.match(P, ':(%d+)}:$')) end
   local place = string.sub(id, 35, 36)
-  return place ~= here and string.lower(place) ~= here
+  return place ~= own_place() and string.lower(place) ~= here
 end
 
 -- Keeps a submit (as lua/forward.lua takes it) of a job that lies in another partition, until a dispatcher has handed it

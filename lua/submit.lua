@@ -38,21 +38,22 @@ local function read_terms(values, number)
   return terms
 end
 
--- A body as it is in its job's values, or the argument that these name.
-local function body_of(value)
-  if type(value) == 'number' and value > 2 then return args[value] end
-  return value
-end
-
--- Is every value of the jobs what it is to be? The error if one is not.
+-- Is every value of the jobs what it is to be? The error if one is not. A body that is an argument comes to its place.
 local function fault_of(values, count, terms)
+  local at = 0
   for i = 1, count do
-    local id, key, hash, fingerprint, body, own = unpack(values, JOB * i - JOB + 1, JOB * i)
-    if type(id) ~= 'string' or type(body_of(body)) ~= 'string' or type(own) ~= 'number' or not terms[own]
+    local key, hash, fingerprint, body, own =
+      values[at + 2], values[at + 3], values[at + 4], values[at + 5], terms[values[at + 6]]
+    if type(body) == 'number' and body > 2 then
+      body = args[body]
+      values[at + 5] = body
+    end
+    if type(values[at + 1]) ~= 'string' or type(body) ~= 'string' or not own
         or key ~= '' and type(key) ~= 'string' or fingerprint ~= '' and type(fingerprint) ~= 'string'
-        or hash ~= '' and (type(hash) ~= 'string' or terms[own].window < 1) then
+        or hash ~= '' and (type(hash) ~= 'string' or own.window < 1) then
       return redis.error_reply('ERR submit: a value of job ' .. i .. ' has the wrong type, or it has no such terms')
     end
+    at = at + JOB
     if key ~= '' and find(key, '\n', 1, true) then
       return redis.error_reply('ERR submit: the key of job ' .. i .. ' holds what would end it')
     end
@@ -79,7 +80,8 @@ local names -- keys of the bodies
 -- How many of these jobs there are already.
 local function count_known(values, count)
   names = {}
-  for i = 1, count do names[i] = P .. 'b:' .. values[JOB * i - JOB + 1] end
+  local prefix = P .. 'b:'
+  for i = 1, count do names[i] = prefix .. values[JOB * i - JOB + 1] end
   local there = 0
   for first = 1, count, CHUNK do
     there = there + call('EXISTS', unpack(names, first, math.min(first + CHUNK - 1, count)))
@@ -133,16 +135,17 @@ return function()
   here = {}
   read_kept(values, count)
   local out = {}
+  local place = own_place()
   local seq
-  for i = 1, count do
+  local i = 1
+  while i <= count do
     local id, key, hash, fingerprint, body, own = unpack(values, JOB * i - JOB + 1, JOB * i)
     local terms = all[own]
-    body = body_of(body)
     local status = here[id] or there > 0 and status_of(id)
     local reply = status and { i, 'accepted', id, status } or hash ~= '' and repeated(i, hash, fingerprint)
     if reply then
       if reply[2] == 'duplicate' and reply[3] == id then reply[2] = 'accepted' end -- elsewhere, by a first call
-    elseif is_elsewhere(id) then
+    elseif sub(id, 35, 36) ~= place and is_elsewhere(id) then
       local lane, target, priority, delay, expires, attempts, callback, window = unpack(terms.values)
       post(id, { id, lane, target, key, priority, delay, expires, attempts, callback, hash, fingerprint, window, body })
       if hash ~= '' then keep(hash, id, fingerprint, window) end
@@ -151,9 +154,14 @@ return function()
     else
       if not seq then seq = call('INCRBY', P .. 'seq', count) - count end
       here[id] = accept(seq + i, id, names[i], terms, key, body)
-      if hash ~= '' then keep(hash, id, fingerprint, terms.window) end
+      if hash ~= '' then
+        keep(hash, id, fingerprint, terms.window)
+      elseif there == 0 then
+        i = accept_run(values, JOB, i + 1, count, names, terms, seq, place, here) - 1
+      end
     end
     if reply then out[#out + 1] = reply end
+    i = i + 1
   end
   place_accepted()
   if args[2] == 'durable' then call('SET', P .. 'mark', NOW) end

@@ -50,6 +50,16 @@ MUTATIONS = (
         "local it = t and arrival_of(t, terms.lane)",
     ),
     Mutation(
+        "intake: jobs of a run do not count as waiting",
+        "bodies_n, terms.n, terms.room.left = b, terms.n + i - first,",
+        "bodies_n, terms.n, terms.room.left = b, terms.n,",
+    ),
+    Mutation(
+        "intake: a run goes on under other terms",
+        "if values[at + 6] ~= own or values[at + 3] ~= '' or",
+        "if values[at + 3] ~= '' or",
+    ),
+    Mutation(
         "intake: a better first job of a key is not noticed",
         "if not head or tonumber(least) < tonumber(head) then",
         "if not head then",
