@@ -34,6 +34,14 @@ PUBLIC_PREFIX = "whpk_"
 _SEED_BYTES = 32
 """Of noise: what an Ed25519 private key is (RFC 8032, 5.1.5)."""
 
+_FIELD = 2**255 - 19
+_SMALL_ORDER = frozenset({
+    0, 1, _FIELD - 1,
+    0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826,
+    0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7,
+})  # fmt: skip
+"""The y of the eight points that come to nothing when they are doubled three times (RFC 8032, 5.1)."""
+
 MAX_HEADER = 4096
 MAX_CANDIDATES = 16
 _SECONDS = re.compile(r"[0-9]{1,12}\Z")
@@ -101,7 +109,16 @@ def parse_public_key(text: str) -> ed25519.Ed25519PublicKey:
     key = _decoded(text.removeprefix(PUBLIC_PREFIX))
     if not text.startswith(PUBLIC_PREFIX) or len(key) != 32:
         raise ValueError('not a public key: write "whpk_" and the base64 of its 32 bytes')
+    check_point(key)
     return ed25519.Ed25519PublicKey.from_public_bytes(key)
+
+
+def check_point(key: bytes) -> None:
+    """Raises ValueError for an Ed25519 public key under which anyone can sign, such as zeros that stand for a key to
+    come: OpenSSL takes it. Also for one that is written otherwise than RFC 8032 has it, which nobody does by chance."""
+    y = int.from_bytes(key, "little") % 2**255
+    if y in _SMALL_ORDER or y >= _FIELD:
+        raise ValueError("a public key under which anyone can sign (zeros are one); give the sender's own")
 
 
 def sign(

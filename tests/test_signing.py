@@ -16,6 +16,7 @@ from standardwebhooks import Webhook
 
 from gateway import Rejected, Secret
 from gateway.signing import Headers, SigningKey, parse_public_key, parse_secret, sign, verify
+from tests.plugins.presets import make
 
 # Published with the specification's own libraries: one message, signed both ways.
 MESSAGE, AT_S, BODY = "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}'
@@ -212,6 +213,36 @@ def test_signing_key_survives_its_text_and_hides_itself() -> None:
 def test_signing_key_is_refused_when_it_is_not_a_seed(text: str) -> None:
     with pytest.raises(ValueError, match="not a signing key"):
         SigningKey.parse(text)
+
+
+SMALL_ORDER = [
+    "0100000000000000000000000000000000000000000000000000000000000000",
+    "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "0000000000000000000000000000000000000000000000000000000000000080",
+    "0000000000000000000000000000000000000000000000000000000000000000",
+    "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+    "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa",
+    "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+    "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85",
+]
+OTHERWISE_WRITTEN = [
+    "0100000000000000000000000000000000000000000000000000000000000080",
+    "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+    "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+    "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+    "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+]
+"""The points of small order of "Taming the many EdDSAs" (Chalkias, Garillot, Nikolaenko), table 1; libsodium refuses
+them whenever it verifies."""
+
+
+@pytest.mark.parametrize("text", [*SMALL_ORDER, *OTHERWISE_WRITTEN])
+def test_public_key_under_which_anyone_signs_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="anyone can sign"):
+        parse_public_key("whpk_" + base64.b64encode(bytes.fromhex(text)).decode())
+    with pytest.raises(ValueError, match="anyone can sign"):
+        make("discord", text)
 
 
 @pytest.mark.parametrize("text", ["", "whpk_", "whpk_YWI=", KEY.reveal(), KEY.public.removeprefix("whpk_")])

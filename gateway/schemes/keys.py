@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gateway.late import Late
 from gateway.schemes.scheme import Algorithm
 from gateway.secret import Secret
-from gateway.signing import PUBLIC_PREFIX
+from gateway.signing import PUBLIC_PREFIX, check_point
 
 if TYPE_CHECKING:
     from cryptography import exceptions, x509
@@ -171,6 +171,8 @@ def _public_key(text: str, algorithm: Algorithm) -> Any:
         raise ValueError(f"not a public key for {algorithm}; give it as PEM, or as the base64 of its DER") from None
     if not _is_of_kind(key, algorithm):
         raise ValueError(f"a public key is of another kind than {algorithm}")
+    if algorithm == "ed25519":
+        check_point(key.public_bytes_raw())
     return key
 
 
