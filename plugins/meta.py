@@ -6,9 +6,13 @@ A body holds entries with an id and a time, so equal bodies are the same deliver
 from __future__ import annotations
 
 import hmac
+import re
 from typing import Any
 
 from gateway import HandshakeResponse, Rejected, Secret, Settings, Verifier, WebhookRequest, hookimpl, schemes
+
+_CHALLENGE = re.compile(r"[A-Za-z0-9._\-]{1,256}", re.ASCII)
+"""Meta's is a number; whoever asks with our verify token is not known otherwise."""
 
 SCHEME = schemes.Scheme(
     header="x-hub-signature-256",
@@ -41,7 +45,10 @@ class MetaVerifier(schemes.SchemeVerifier[MetaConfig]):
         ours = self.config.verify_token.reveal() if self.config.verify_token else ""
         if not hmac.compare_digest(token.encode("utf-8", "replace"), ours.encode()) or not ours:
             raise Rejected("mismatch")
-        return schemes.echo(schemes.query_value(request.url, "hub.challenge"))
+        challenge = schemes.query_value(request.url, "hub.challenge") or ""
+        if _CHALLENGE.fullmatch(challenge) is None:
+            raise Rejected("malformed")
+        return schemes.echo(challenge)
 
 
 @hookimpl

@@ -1,7 +1,7 @@
 """Answers to providers' handshakes, safe to send to anyone: nothing of a request comes back but plain characters.
 
 A page of our host that echoed a parameter as it came could be made to run a stranger's script; so a challenge is
-letters, digits and three marks, goes out as plain text, and no browser may guess another type.
+letters, digits and the marks of base64 in any alphabet, goes out as plain text, and no browser may guess another type.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import msgspec
 from gateway.errors import Rejected
 from gateway.verifier import HandshakeResponse
 
-_CHALLENGE = re.compile(r"[A-Za-z0-9._\-]{1,256}", re.ASCII)
+_CHALLENGE = re.compile(r"(?=.{1,256}\Z)[A-Za-z0-9._~+/\-]+=*", re.ASCII)
+"""What RFC 9110 calls token68."""
 _TEXT = (("content-type", "text/plain; charset=utf-8"), ("x-content-type-options", "nosniff"))
 _JSON = (("content-type", "application/json"), ("x-content-type-options", "nosniff"))
 

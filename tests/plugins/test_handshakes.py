@@ -18,7 +18,9 @@ from tests.plugins.presets import make
 NOW = 1_700_000_000.0
 URL = "https://hooks.example/hooks/x"
 SECRET = "a secret"
-EVIL = ("<script>alert(1)</script>", "a b", "a\r\nset-cookie: x", "", "ä", "a" * 257, "{}", "v0:1:x")
+BASE64 = "yw7+/3Kq_8-~.A=="
+"""Challenges are opaque: base64 in either alphabet is as good as the words of the documents."""
+EVIL = ("=", "a=b", "<script>alert(1)</script>", "a b", "a\r\nset-cookie: x", "", "ä", "a" * 257, "{}", "v0:1:x")
 PLAIN = {"content-type": "text/plain; charset=utf-8", "x-content-type-options": "nosniff"}
 
 
@@ -44,6 +46,7 @@ def test_slack_challenge_comes_back_as_plain_text_once_it_verifies() -> None:
     with pytest.raises(Rejected):
         slack.verify(unsigned, NOW)
     assert told(slack, {"type": "event_callback", "challenge": "x"}) is None
+    assert told(slack, {"type": "url_verification", "challenge": BASE64}) == replace(answer, body=BASE64.encode())
 
 
 @pytest.mark.parametrize("challenge", [*EVIL, None, 7, ["x"]])
@@ -101,7 +104,7 @@ def test_meta_challenge_comes_back_for_our_verify_token_only() -> None:
             asked(meta, query)
     with pytest.raises(Rejected, match="mismatch"):
         asked(make("meta", SECRET), good)
-    for challenge in EVIL:
+    for challenge in (*EVIL, BASE64):
         with pytest.raises(Rejected, match="malformed"):
             asked(meta, f"hub.mode=subscribe&hub.verify_token=let+me+in&hub.challenge={quote(challenge)}")
 
@@ -121,6 +124,7 @@ def test_twitch_challenge_comes_back_once_it_verifies() -> None:
 def test_dropbox_challenge_comes_back_as_plain_text() -> None:
     dropbox = make("dropbox", SECRET)
     assert asked(dropbox, "challenge=abc-DEF_1.2") == HandshakeResponse(200, b"abc-DEF_1.2", tuple(PLAIN.items()))
+    assert asked(dropbox, f"challenge={quote(BASE64)}") is not None
     assert asked(dropbox, "other=1") is None
     assert asked(dropbox, "challenge=abc", method="POST") is None
     for challenge in EVIL:
@@ -134,11 +138,15 @@ def test_x_challenge_is_answered_with_its_proof_and_signs_no_delivery() -> None:
     assert answer is not None
     made = hmac.digest(SECRET.encode(), b"challenge_string", "sha256")
     assert json.loads(answer.body) == {"response_token": "sha256=" + base64.b64encode(made).decode()}
+    answer = asked(x, f"crc_token={quote(BASE64)}&nonce=1")
+    assert answer is not None
+    made = hmac.digest(SECRET.encode(), BASE64.encode(), "sha256")
+    assert json.loads(answer.body) == {"response_token": "sha256=" + base64.b64encode(made).decode()}
     for token in (*EVIL, '{"for_user_id":"1"}'):
         with pytest.raises(Rejected, match="malformed"):
             asked(x, f"crc_token={quote(token)}")
     signature = json.loads(answer.body)["response_token"]
-    forged = WebhookRequest("POST", URL, (("x-twitter-webhooks-signature", signature),), b"challenge_string")
+    forged = WebhookRequest("POST", URL, (("x-twitter-webhooks-signature", signature),), BASE64.encode())
     with pytest.raises(Rejected, match="body"):
         x.verify(forged, NOW)
 
