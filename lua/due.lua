@@ -1,6 +1,6 @@
 -- Prepended to the claim, after the endings: what is due comes to be pending.
 
-local WAITED = '^scheduled||0||||(%a*)|([^|]*)|([^|]*)|(.*|)(%d+)$' -- the line of a job that was submitted for later
+local LATER = '^(scheduled||0||||(%a*)|([^|]*)|([^|]*)|.*|)(%d+)$' -- the line of a job that was submitted for later
 local promoted    -- lane -> flat list of rank and id: jobs that wait in no flow
 local next_due_us -- of the first entry in `due`; -1: there is none
 
@@ -20,20 +20,30 @@ local function promote_job(id, seq)
   make_ready(id, job.lane, job.target, job.key, job.rank, has_flag(job, 's'))
 end
 
--- The same for most jobs, at half the cost: false where it is none of them.
-local function promote_plain(id, seq)
-  local flags, target, lane, rest, rank = match(line_of(id) or '', WAITED)
-  if not flags or find(flags, 's', 1, true) or target_node(target) then return false end
-  rank = text(class_of(rank) * SPAN + seq)
-  if not find(flags, 'o', 1, true) then flags = flags .. 'o' end
-  write_line(id, 'pending||0|||' .. NOW .. '|' .. flags .. '|' .. target .. '|' .. lane .. '|' .. rest .. rank)
-  stand('scheduled', lane, -1)
-  waiting(lane, target, 1)
+-- The same for most jobs, at a quarter of the cost: for a run of them, from that one on, whose lines differ in their ranks
+-- alone. How many they are; 0 where the first is none of them, or waits in a flow.
+local function promote_alike(ids, first, seq)
+  local head, flags, target, lane = match(lines[ids[first]] or '', LATER)
+  if not head or find(flags, 's', 1, true) or target_node(target) then return 0 end
   local list = promoted[lane]
-  if not list then list = {}; promoted[lane] = list end
-  list[#list + 1] = rank
-  list[#list + 1] = id
-  return true
+  if not list then list = { n = 0 }; promoted[lane] = list end
+  local at, n, from, length = first, list.n, written_n, #head
+  while true do
+    local id = ids[at]
+    local line = lines[id]
+    local rank = line and sub(line, 1, length) == head and tonumber(sub(line, length + 1))
+    if not rank then break end
+    local place = format(WHOLE, rank - rank % SPAN + seq + at)
+    line = WAITS .. place
+    lines[id] = line
+    written[from + 1], written[from + 2], from = id, line, from + 2
+    list[n + 1], list[n + 2], n = place, id, n + 2
+    at = at + 1
+  end
+  list.n, written_n = n, from
+  stand('scheduled', lane, first - at)
+  waiting(lane, target, at - first)
+  return at - first
 end
 
 -- A flow's timer only has its node looked at.
@@ -68,12 +78,19 @@ local function promote(most)
   local seq = call('INCRBY', P .. 'seq', #ids) - #ids
   read_lines(ids)
   promoted = {}
-  for i = 1, #ids do
+  local i = 1
+  while i <= #ids do
+    local n = 1
     if string.byte(ids[i]) == 126 then
-      promote_timer(string.sub(ids[i], 2))
-    elseif not promote_plain(ids[i], seq + i) then
-      promote_job(ids[i], seq + i)
+      promote_timer(sub(ids[i], 2))
+    else
+      n = promote_alike(ids, i, seq)
+      if n == 0 then
+        promote_job(ids[i], seq + i)
+        n = 1
+      end
     end
+    i = i + n
   end
   for lane, list in pairs(promoted) do call_many('ZADD', P .. 'lane:' .. lane, list) end
 end

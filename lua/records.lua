@@ -8,12 +8,15 @@
 --   state  status|token|attempt|started|previous|updated|facts
 -- The facts of a line are those that hold now. Where they are those that the job was submitted with, and its flags none or
 -- k, a claim writes them short: `flags|target|lane|` and, of a job with a key, `=key`, which no other fact could be that
--- stands there. So the jobs of a claim share one line, as one text, and what became of it.
+-- stands there. So the jobs of a claim share one line, as one text, and what became of it. One that was submitted for
+-- later and has become due has `=rank` for its facts: those that it was submitted with but for its rank. While it waits
+-- that is where it stands; started, its rank is again the one of before, so that it comes first if it is given back.
 -- Times and delays are in ms, '' where there is none. Flags: c it has a callback, k a key, x it expires, s it is a
 -- suspect, q its cancellation is asked for, w its work goes on elsewhere, o its facts are its own: no longer those that it was submitted with.
 
 local FACTS = '^(%a*)|([^|]*)|([^|]*)|(%d*)|([^|]*)|(%d+)|(%d+)|(%d*)|(.*)|(%d+)$'
 local STATE = '^(%a+)|([^|]*)|(%d+)|(%d*)|(%d*)|(%d*)|(.*)$'
+local WAITS = 'pending||0||||=' -- the line of a job that was submitted for later and has become due, up to its rank
 local HEAD_BYTES = 1024 -- longer than most facts are
 local match, sub, find = string.match, string.sub, string.find
 
@@ -79,11 +82,12 @@ end
 local function load(id)
   local job = { status = 'pending', token = '', attempt = 0, started = '', previous = '', updated = '' }
   local line = line_of(id)
-  local facts
+  local facts, rank
   if line then
     local attempt
     job.status, job.token, attempt, job.started, job.previous, job.updated, facts = match(line, STATE)
     job.attempt = tonumber(attempt)
+    rank = facts and match(facts, '^=(%d+)$')
   end
   if not facts or not find(facts, FACTS) then
     local own = sub(head_of(id, 1), 1, -2)
@@ -92,6 +96,7 @@ local function load(id)
   if facts == '' then return nil end
   job.flags, job.target, job.lane, job.expires, job.callback, job.max, job.created, job.run_at, job.key, job.rank =
     match(facts, FACTS)
+  if rank then job.flags, job.rank = job.flags .. 'o', rank end
   return job.target and job
 end
 

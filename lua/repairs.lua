@@ -59,7 +59,8 @@ end
 -- nil if too little is left of it to be one.
 local function read_job(id)
   local line = line_of(id)
-  local garbled = line and not (STATUSES[match(line, STATE) or ''] and match(line, '^%a+|[^|]*|%d+|%d*|%d*|%d*|%a*|[^|]+|[^|]+'))
+  local garbled = line and not (STATUSES[match(line, STATE) or ''] and match(line, '^%a+|[^|]*|%d+|%d*|%d*|%d*|%a*|[^|]+|[^|]+')
+    or sub(line, 1, #WAITS) == WAITS and match(line, '^%d+$', #WAITS + 1))
   if garbled then lines[id] = false end
   local job = load(id)
   if garbled then lines[id] = line end

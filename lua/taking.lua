@@ -188,6 +188,7 @@ local function take(id, lane, k)
   if body == nil then body = body_of(id) end
   if not body then return 'gone' end
   if line == nil then line = line_of(id) end
+  if line and sub(line, 1, #WAITS) == WAITS then line = false end
   local it = alike
   if k then it = k.alike end
   if line or not it or sub(body, 1, it.length) ~= it.head then return take_other(id, lane, k, body, line) end
@@ -222,8 +223,8 @@ local function take_run(it, ids_there, at, own, found)
   local n, w, bytes = taken_n, written_n, carried
   local first, last = at, at + math.min(goal - n, budget, #ids_there - at + 1) - 1
   while at <= last and bytes < CARRIED_MOST do
-    local body = found[at]
-    if own[at] ~= false or not body or sub(body, 1, length) ~= head then break end
+    local body, stands = found[at], own[at]
+    if stands and sub(stands, 1, #WAITS) ~= WAITS or not body or sub(body, 1, length) ~= head then break end
     local id = ids_there[at]
     n = n + 1
     ids[n], taken[REPLY_HEAD + n] = id, body

@@ -93,8 +93,10 @@ def _claimed(job_id: str, moved: bytes, body: bytes, now_ms: int, partition: int
     if moved:
         first, previous, ready, facts = moved.split(b"|", 3)
         attempt, previous_ms, ready_ms = int(first), int(previous or 0), int(ready or 0)
-    flags, target, lane, _, _, most, created, _, key_and_rank = facts.decode().split("|", 8)
+    flags, target, lane, _, _, most, created, run_at, key_and_rank = facts.decode().split("|", 8)
     created_ms = int(created)
+    if run_at and not ready_ms:
+        ready_ms = max(created_ms, int(run_at))
     return Claimed(
         job_id,
         attempt,

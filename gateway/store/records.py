@@ -71,6 +71,7 @@ def _record(
     place = int(float(score)) if score else None
     finished_ms = place if status.finished else None
     times = {name: _ms(fields, name) for name in ("created", "started", "updated", "run_at")}
+    came_ms = times["run_at"] if status is Status.PENDING else None
     return Record(
         job_id=job_id,
         target=fields["target"],
@@ -83,7 +84,7 @@ def _record(
         stalls=int(fields.get("stalls", 0)),
         created_ms=int(fields["created"]),
         updated_ms=max(
-            at for at in (times["created"], times["started"], times["updated"], finished_ms) if at is not None
+            at for at in (times["created"], times["started"], times["updated"], came_ms, finished_ms) if at is not None
         ),
         run_at_ms=times["run_at"],
         started_ms=times["started"],

@@ -31,6 +31,8 @@ class Job:
     callback: str = ""
     expires_ms: int = 0
     rank: int = 0
+    first_rank: int = 0
+    """The one that it was submitted with, and has again once it starts, where it got another when it became due."""
     status: str = "pending"
     plain: bool = True
     attempt: int = 0

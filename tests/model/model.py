@@ -111,11 +111,15 @@ class Model:
             if not (target and target.ordered and job.key and job.status == "retrying"):
                 self.ranked.append(job)
             self.unhold(job)
+            plainly = job.status == "scheduled" and target is None
             self.make_ready(job)
+            if plainly:
+                job.first_rank, job.ready_ms = job.rank, job.due_us // 1000
 
     def started(self, job: Job, token: str, lease_ms: int) -> None:
         """The job was given to a dispatcher."""
         job.status, job.attempt, job.token = "running", job.attempt + 1, token
+        job.rank, job.first_rank = job.first_rank or job.rank, 0
         job.lease_ms = self.now_ms + lease_ms
         if target := self.targets.get(job.target):
             target.spend(job.key, self.now_us)

@@ -221,18 +221,18 @@ MUTATIONS = (
     ),
     Mutation(
         "promote: a job for later takes its old place",
-        "  rank = text(class_of(rank) * SPAN + seq)\n",
-        "",
+        "format(WHOLE, rank - rank % SPAN + seq + at)",
+        "format(WHOLE, rank)",
     ),
     Mutation(
         "promote: a job for later does not count as waiting",
-        "  stand('scheduled', lane, -1)\n  waiting(lane, target, 1)\n",
-        "  stand('scheduled', lane, -1)\n",
+        "  stand('scheduled', lane, first - at)\n  waiting(lane, target, at - first)\n",
+        "  stand('scheduled', lane, first - at)\n",
     ),
     Mutation(
         "promote: a job for later passes its target's flow by",
-        " or target_node(target) then return false end",
-        " then return false end",
+        " or target_node(target) then return 0 end",
+        " then return 0 end",
     ),
     Mutation(
         "restore: a target that unblocks is not noticed",

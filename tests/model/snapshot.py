@@ -97,6 +97,8 @@ def _record(facts: str, line: str | None) -> dict[str, str]:
     else:
         values = line.split("|", 6)
         own = values.pop()
+        if values[0] == "pending" and own.startswith("="):
+            own = "|".join([*_facts(facts)[:-1], own[1:]])
         values += _facts(facts if own == _short(*_facts(facts)) else own)
     fields = dict(zip((*_STATE, *_FACTS), values, strict=True))
     fields["suspect"] = "1" if "s" in fields["flags"] else ""

@@ -35,6 +35,8 @@ async def populate(site: Site, draw: random.Random) -> None:
         lane = draw.choice(["critical", "default", "low"]) if target != "ordered" else "default"
         await site.put(target=target, key=key, delay_ms=delay_ms, lane=lane, priority=draw.choice([0, 0, 5]))
         if number % 6 == 5:
+            await site.put(lane="low", delay_ms=1)
+            await site.clock.advance(1)  # and the next claim promotes it
             await _settle_some(site, draw)
     await site.claim(worker, draw.randrange(1, 6))
     waiting = [record.job_id for record in await site.records() if record.status == "scheduled"]
@@ -153,7 +155,8 @@ class Damager:
 
     async def lose_body(self) -> str:
         """Of a job that says elsewhere what it is; one that waits for its first attempt is all body."""
-        lines = await self._fields("state")
+        there: dict[Any, Any] = await self.site.store.client.hgetall(self._key("state"))
+        lines = sorted(job_id.decode() for job_id, line in there.items() if not line.startswith(b"pending||0||||="))
         if not any(job_id in lines and job_id not in self.lost and s in UNFINISHED for job_id, s in self.jobs):
             return "there is none"
         job_id = self._job(lines)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.store.repair import find_damage
 from gateway.store.wake import listen
 from tests.store.site import LANES, Site
 from tests.waiting import ended
@@ -151,6 +152,32 @@ async def test_due_jobs_go_to_the_back_of_their_priority_in_order_of_their_times
     waiting = await site.put(3)
     await site.clock.advance(3000)
     assert await site.take(site.worker()) == [*urgent, *waiting, *first, *second, *third]
+
+
+async def test_job_that_has_become_due_waits_since_then_at_the_place_that_it_has_got(site: Site) -> None:
+    later = [*await site.put(delay_ms=1000), *await site.put(delay_ms=1001)]
+    waiting = await site.put(2)
+    await site.clock.advance(1400)
+    worker = site.worker()
+    assert await site.take(worker, 1) == waiting[:1]
+    record = await site.record(later[0])
+    assert (record.status, record.run_at_ms) == ("pending", record.created_ms + 1000)
+    assert record.updated_ms == record.run_at_ms
+    assert [damage async for damage in find_damage(site.store, mend=False)] == []
+    jobs = await site.claim(worker)
+    assert [(job.job_id, job.waited_ms) for job in jobs] == [(waiting[1], 1400), (later[0], 400), (later[1], 399)]
+
+
+async def test_job_that_was_submitted_for_later_comes_first_when_it_is_given_back(site: Site) -> None:
+    later = await site.put(delay_ms=1000)
+    waiting = await site.put(2)
+    await site.clock.advance(1000)
+    worker = site.worker()
+    jobs = await site.claim(worker)
+    assert [job.job_id for job in jobs] == [*waiting, *later]
+    for job in jobs:
+        await site.settle(worker, job, "released")
+    assert await site.take(worker) == [*later, *waiting]
 
 
 async def test_all_come_out_in_bounded_steps_when_more_are_due_than_one_claim_promotes(site: Site) -> None:

@@ -70,7 +70,7 @@ def _table(machine: str, *, title: str | None = None) -> Table:
     table = Table("figure", "unit", title=title, caption=machine or None)
     for name in ("median", "min", "max"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("of the bare limit", justify="right", min_width=7)
+    table.add_column("of the\nbare limit", justify="right")
     return table
 
 
