@@ -117,6 +117,7 @@ local function read_alike(line)
   if flags == 'k' and (not t or t.bare == 1) then
     line = sub(line, 1, length - 1)
     it.key, it.over, it.length, it.line = '', 'succeeded' .. sub(line, 8), length - 1, line
+    it = alikes[line] or it -- of another claim in between: what it has counted so far is not to be lost
     keyed = it
   end
   alikes[line] = it

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.jobs import Outcome, Settlement
+from gateway.store.targets import inspect_targets
 from tests.store.site import LEASE_MS, Site
 
 ERROR = '{"type":"timeout","message":"too slow"}'
@@ -70,6 +71,19 @@ async def test_released_job_keeps_its_place_and_its_attempt(site: Site) -> None:
     assert (await site.record(ids[0])).attempts == 0
     assert (await site.take(worker))[:3] == ids
     assert (await site.record(ids[0])).attempts == 1
+
+
+async def test_each_job_with_a_key_is_counted_when_those_of_two_claims_end_in_turn(site: Site) -> None:
+    await site.store.control_flow("resize", {"paused": 0})  # its running jobs are counted from now on
+    worker = site.worker()
+    for key in "ab":
+        await site.put(4, key=key)
+    first, second = await site.claim(worker, 4), await site.claim(worker, 4)
+    turns = [job for pair in zip(first, second, strict=True) for job in pair]
+    ended = [Settlement(job.job_id, job.token, "succeeded", result="1") for job in turns]
+    assert set((await worker.exchange(ended, None)).settled) == {"succeeded"}
+    assert await site.count("succeeded") == 8
+    assert (await inspect_targets(site.store, ["resize"]))["resize"].running == 0
 
 
 async def test_settlement_counts_when_the_lease_ran_out_and_nobody_took_the_job(site: Site) -> None:
