@@ -6,7 +6,7 @@ import re
 from collections.abc import Container, Sequence
 from datetime import datetime
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote, urlencode
 
 from gateway.errors import Rejected
 from gateway.schemes.keys import decode_digest
@@ -122,8 +122,16 @@ def signed_urls(form: str, url: str) -> list[str]:
         return [url]
     kind, host, port, rest = parts.groups()
     path, mark, query = rest.partition("?")
-    queries = dict.fromkeys((query, query.replace("%27", "'"), query.replace("'", "%27")))
+    queries = dict.fromkeys((query, query.replace("%27", "'"), query.replace("'", "%27"), _rewritten(query)))
     return [f"{kind}://{host}{at}{path}{mark}{each}" for each in queries for at in (port or _PORTS[kind], "")]
+
+
+def _rewritten(query: str) -> str:
+    """As Node's `querystring` writes what it read, which Twilio's library takes too: the values of a name together."""
+    values: dict[str, list[str]] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        values.setdefault(name, []).append(value)
+    return urlencode(values, doseq=True, quote_via=quote, safe="-_.!~*'()")
 
 
 def query_value(url: str, name: str) -> str | None:
