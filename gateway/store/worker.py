@@ -113,7 +113,7 @@ class Worker:
         if settlements:
             calls.append(("settle", settle_args(settlements)))
         if claim:
-            calls.append(("claim", self._claim_args(claim)))
+            calls.append(("claim", self.claim_args(claim)))
         replies = await run_pipelined(self.client, self.keyspace.prefix, calls)
         if settlements:
             self.client.calls.batch("settle", len(settlements))
@@ -146,7 +146,8 @@ class Worker:
     async def _run(self, name: str, args: Sequence[Arg]) -> Any:
         return await run(self.client, name, self.keyspace.prefix, args)
 
-    def _claim_args(self, claim: ClaimRequest) -> list[Arg]:
+    def claim_args(self, claim: ClaimRequest) -> list[Arg]:
+        """The claim as the script takes it (lua/claim.lua)."""
         suspects = 1 if claim.suspects else 0
         head: list[Arg] = [
             self.dispatcher_id,

@@ -134,7 +134,12 @@ def cost(
     redis: Redis = None,
     as_json: AsJson = False,
 ) -> None:
-    """What a job takes of Redis's processor, by batch, by how many wait, and in flows; beside it a plain job."""
+    """What a job takes of Redis's processor, by batch, by how many wait, and in flows; beside it a plain job.
+
+    A job alone is measured twice: with its calls in a row, so that the server never sleeps, and with each call awaited,
+    so that it sleeps in between and finds its caches cold. Beside both stands a script that does nothing, called in the
+    same way.
+    """
     _show(redis, as_json, lambda url: cost_bench.measure(url, waiting=waiting, repetitions=repetitions))
 
 

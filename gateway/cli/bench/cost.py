@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from gateway.cli.bench.report import Figure, Report
 from gateway.cli.bench.rig import NOOP, fill, fresh_store
 from gateway.jobs import Settlement, Submission
 from gateway.store import Store, Worker
+from gateway.store.claimed import parse_claim
+from gateway.store.scripts import Arg, run_pipelined, share
+from gateway.store.submitter import submit_args
+from gateway.store.worker import settle_args
 
 SAMPLE = 5_000
 BATCH = 100
 KEYS = (1, 10, 1_000)
 KEYED = "keyed"
 KEYED_LIMITS = {"concurrency": 1_000_000}
+SENT_AT_ONCE = 100
+"""Calls in a row that the server finds in its socket: it works through them without a pause, its caches warm."""
+
+EMPTY = "return 1"
 
 
 async def measure(url: str, *, waiting: int, repetitions: int) -> Report:
-    """Submit, claim and settle, in µs of script time (`INFO commandstats`); the limit is the plain job's figure."""
+    """Submit, claim and settle, in µs of script time (`INFO commandstats`).
+
+    The limit is the plain job's figure; of a job alone it is a script that does nothing, called in the same way.
+    """
     found: dict[str, list[float]] = {}
 
     def add(name: str, value: float) -> None:
@@ -27,12 +39,14 @@ async def measure(url: str, *, waiting: int, repetitions: int) -> Report:
     for _ in range(repetitions):
         async with fresh_store(url) as store:
             add("plain", await _life(store, BATCH, ("",)))
-            add("one", await _life(store, 1, ("",)))
+            add("paced", await _life(store, 1, ("",)))
+            add("hot", await _hot(store))
+            add("empty paced", await _empty(store, 1))
+            add("empty hot", await _empty(store, SENT_AT_ONCE))
         for keys in KEYS:
             async with fresh_store(url) as store:
                 await store.control_flow(KEYED, KEYED_LIMITS)
                 add(f"{keys} keys", await _life(store, BATCH, [f"key-{n}" for n in range(keys)]))
-        add("empty", await _empty(url))
     async with fresh_store(url) as store:
         await fill(store, NOOP, [b'{"n":1}'] * waiting)
         for _ in range(repetitions):
@@ -43,10 +57,12 @@ async def measure(url: str, *, waiting: int, repetitions: int) -> Report:
         "processor time of Redis per job: submit, claim and settle",
         [
             Figure(f"batches of {BATCH}", "µs", it["plain"]),
-            Figure("one at a time", "µs", it["one"], it["plain"]),
+            Figure("one at a time, calls in a row", "µs", it["hot"], it["empty hot"]),
+            Figure("one at a time, each awaited", "µs", it["paced"], it["empty paced"]),
             Figure(f"batches of {BATCH}, {waiting:,} waiting", "µs", it["deep"], it["plain"]),
             *flows,
-            Figure("an empty script", "µs", it["empty"]),
+            Figure("an empty script, calls in a row", "µs", it["empty hot"]),
+            Figure("an empty script, each awaited", "µs", it["empty paced"]),
         ],
     )
 
@@ -72,12 +88,38 @@ async def _life(store: Store, batch: int, keys: Sequence[str]) -> float:
     return (await script_us(store) - before) / SAMPLE
 
 
-async def _empty(url: str) -> float:
-    async with fresh_store(url) as store:
-        before = await script_us(store)
-        for _ in range(1_000):
-            await store.client.eval("return 1", 0)
-        return (await script_us(store) - before) / 1_000
+async def _hot(store: Store) -> float:
+    """The life of jobs that each have calls of their own, many of which are encoded first, and sent in one write."""
+    keyspace = store.keyspaces[0]
+    worker = Worker(store.client, keyspace, "cost", store.lanes, lease_ms=600_000, heartbeat_ms=600_000)
+
+    async def call(name: str, each: Sequence[Sequence[Arg]]) -> list[Any]:
+        return await run_pipelined(store.client, keyspace.prefix, [(name, args) for args in each])
+
+    before = await script_us(store)
+    for _ in range(SAMPLE // SENT_AT_ONCE):
+        now_ms = time.time_ns() // 1_000_000
+        jobs = [Submission(store.new_id(now_ms, target=NOOP), NOOP, b'{"n":1}') for _ in range(SENT_AT_ONCE)]
+        await call("submit", [submit_args([job]) for job in jobs])
+        claims = [worker.next_claim(1, suspects=True) for _ in jobs]
+        replies = await call("claim", [worker.claim_args(claim) for claim in claims])
+        held = [
+            Settlement(job.job_id, job.token, "succeeded")
+            for claim, reply in zip(claims, replies, strict=True)
+            for job in parse_claim(reply, partition=keyspace.partition, nonce=claim.nonce)[2]
+        ]
+        await call("settle", [settle_args([each]) for each in held])
+    return (await script_us(store) - before) / SAMPLE
+
+
+async def _empty(store: Store, at_once: int) -> float:
+    """A script that does nothing, as often as a job's three."""
+    prefix = store.keyspaces[0].prefix
+    sha = str(await store.client.script_load(EMPTY))
+    before = await script_us(store)
+    for _ in range(3 * SAMPLE // at_once):
+        await share(store.client, prefix, [("EVALSHA", sha, 1, prefix)] * at_once)
+    return (await script_us(store) - before) / (3 * SAMPLE)
 
 
 async def script_us(store: Store) -> float:
