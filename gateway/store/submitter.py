@@ -139,7 +139,8 @@ class Submitter:
         return await answer
 
     def ask(self, jobs: Sequence[Submission], waiter: Waiter, *, until_s: float | None = None) -> None:
-        """As `submit`, for who waits without a task: it is told in the turn of the loop in which the reply comes."""
+        """As `submit`, for who waits without a task: it is told in the turn of the loop in which the reply comes, or
+        in the next one."""
         self._waiting.append(_Asked(jobs, waiter, math.inf if until_s is None else until_s))
         if len(self._senders) < self._senders_most:
             self._senders.add(asyncio.create_task(self._send_waiting()))
@@ -169,11 +170,16 @@ class Submitter:
                 group = self._take_group()
                 self._under_way.append(group)
                 try:
-                    await self._send(group)
+                    results = await self._send(group)
                 except Exception as error:
                     for asked in group:
                         if not asked.answer.done():
                             asked.answer.set_exception(error)
+                else:
+                    if self._waiting:  # they leave first, so that Redis is at work while these are told
+                        asyncio.get_running_loop().call_soon(_tell, group, results)
+                    else:
+                        _tell(group, results)
                 finally:
                     self._under_way.remove(group)
         finally:
@@ -195,7 +201,7 @@ class Submitter:
         group, self._waiting = self._waiting[:count], self._waiting[count:]
         return group
 
-    async def _send(self, group: Sequence[_Asked]) -> None:
+    async def _send(self, group: Sequence[_Asked]) -> list[Submitted]:
         jobs = [job for asked in group for job in asked.jobs]
         self._client.calls.batch("submit", len(jobs))
         args = submit_args(jobs, self._place_of, durable=self._durability != "memory")
@@ -205,13 +211,7 @@ class Submitter:
             # safe to repeat: a job that the first call took in is found by its id. Once, for a connection
             # that had gone stale; longer waits are the client's to decide.
             reply = await self._call(args)
-        results = read_submitted(jobs, reply)
-        at = 0
-        for asked in group:
-            after = at + len(asked.jobs)
-            if not asked.answer.done():
-                asked.answer.set_result(results[at:after])
-            at = after
+        return read_submitted(jobs, reply)
 
     async def _call(self, args: Sequence[Arg]) -> bytes:
         if self._durability == "memory":
@@ -226,3 +226,12 @@ class Submitter:
                 replicas=self._replicas,
             )
         return reply
+
+
+def _tell(group: Sequence[_Asked], results: list[Submitted]) -> None:
+    at = 0
+    for asked in group:
+        after = at + len(asked.jobs)
+        if not asked.answer.done():
+            asked.answer.set_result(results[at:after])
+        at = after

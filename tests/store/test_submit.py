@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
+from collections.abc import Sequence
 
 import pytest
+import redis
 
 from gateway.errors import NotFound
-from gateway.jobs import Callback, Options, Settlement, Status, Submission, unpack_body
+from gateway.jobs import Callback, Options, Settlement, Status, Submission, Submitted, unpack_body
 from gateway.store import Store
 from gateway.store.submitter import LONG_BYTES
+from tests.servers import Server
 from tests.store.conftest import Topology
 from tests.store.dump import dump
 from tests.store.limits import NOTHING_KEPT
@@ -178,3 +182,37 @@ def _submit_calls(site: Site) -> int:
     samples = [sample for metric in site.store.client.calls.collect() for sample in metric.samples]
     counts = [each for each in samples if each.name == "gateway_redis_batch_jobs_count"]
     return int(sum(each.value for each in counts if each.labels["script"] == "submit"))
+
+
+async def test_next_call_leaves_before_the_last_one_is_told(valkey_server: Server, namespace: str) -> None:
+    store = await Store.open(valkey_server.url, namespace=namespace, lanes=LANES)
+    first, second = (Submission(store.new_id(1_700_000_000_000), "resize", b"1", "low") for _ in range(2))
+    with valkey_server.client() as client:
+        told = _Told(client, f"{store.keyspaces[0].prefix}b:{second.job_id}")
+        store.ask([first], told)
+        await asyncio.sleep(0)  # the first call is on its way
+        answered = await store.submit([second])
+    assert (told.results, told.second_is_there) == ([Submitted("accepted", first.job_id, "pending")], True)
+    assert answered == [Submitted("accepted", second.job_id, "pending")]
+    await store.aclose()
+
+
+class _Told:
+    """Holds the event loop up, when it is told, until the next job is in Redis."""
+
+    results: Sequence[Submitted] = ()
+    second_is_there = False
+
+    def __init__(self, client: redis.Redis, key: str) -> None:
+        self._client, self._key = client, key
+
+    def done(self) -> bool:
+        return bool(self.results)
+
+    def set_result(self, result: list[Submitted], /) -> None:
+        self.results, until_s = result, time.monotonic() + 5
+        while not self.second_is_there and time.monotonic() < until_s:
+            self.second_is_there = self._client.exists(self._key) == 1
+
+    def set_exception(self, exception: Exception, /) -> None:
+        raise exception
