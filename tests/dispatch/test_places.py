@@ -83,6 +83,25 @@ async def test_calls_that_hang_leave_threads_to_other_targets(running: Dispatchi
     ).status == "succeeded"
 
 
+async def test_jobs_outlast_the_cancellation_of_many_calls_of_their_function(running: Dispatching) -> None:
+    options = Options(timeout=30.0)
+    held = [await running.client.submit("hang", options=options) for _ in range(40)]
+    for job_id in held:
+        await running.client.reached(job_id, "running")
+    for job_id in held[:30]:
+        await running.client.store.cancel(job_id)
+        await running.client.ended(job_id)
+    waiting = [await running.client.submit("hang", options=options, max_attempts=1) for _ in range(3)]
+    for job_id in waiting:
+        await running.client.reached(job_id, "running")
+    for job_id in held[30:]:
+        await running.client.store.cancel(job_id)
+        await running.client.ended(job_id)
+    GO.set()
+    records = [await running.client.ended(job_id) for job_id in waiting]
+    assert [(record.status, record.attempts) for record in records] == [("succeeded", 1)] * 3
+
+
 async def test_jobs_that_wait_for_a_process_do_not_run_out_of_time(running: Dispatching) -> None:
     began_s = time.monotonic()
     jobs = [await running.client.submit("slow", 0.9) for _ in range(6)]
