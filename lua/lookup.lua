@@ -4,7 +4,7 @@
 -- ARGV  1 whole or short, then ids
 -- Returns  per job 7: fields and values of its record (empty: no such job), body without its facts, result, log, when it is due (us) or
 --       ended (ms), callback's status,
---       what a pending job waits for (paused, breaker, concurrency, quota, rate, key, suspect; '': its turn)
+--       what a pending job waits for (paused, breaker, concurrency, quota, rate, key, lane, suspect; '': its turn)
 local short = ARGV[1] == 'short'
 if not short and ARGV[1] ~= 'whole' then return redis.error_reply('ERR lookup: whole|short id…') end
 
@@ -36,7 +36,8 @@ local function waits_on(job)
   if job.status ~= 'pending' then return '' end
   local t = target_node(job.target)
   local reason = t and key_waits_on(t, key_node(t, job.key)) or ''
-  return reason == '' and has_flag(job, 's') and 'suspect' or reason
+  if reason ~= '' then return reason end
+  return lane_paused(job.lane) and 'lane' or has_flag(job, 's') and 'suspect' or ''
 end
 
 local PLACES = { scheduled = 'due', retrying = 'due', dead = 'dead', succeeded = 'done', cancelled = 'done' }

@@ -25,6 +25,8 @@ async def test_jobs_of_a_paused_lane_wait_and_those_of_others_do_not(api: Runnin
     worker = _worker(api)
     claimed = (await worker.exchange([], worker.next_claim(10, suspects=True))).claimed
     assert [job.lane for job in claimed] == ["low"]
+    (waiting,) = (await api.client.get("/jobs?status=pending")).json()["jobs"]
+    assert (waiting["lane"], waiting["waiting_on"]) == ("critical", "lane")
     assert (await api.client.post("/lanes/critical/resume")).status_code == 200
     claimed = (await worker.exchange([], worker.next_claim(10, suspects=True))).claimed
     assert [job.lane for job in claimed] == ["critical"]

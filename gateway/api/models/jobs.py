@@ -13,7 +13,7 @@ from gateway.jobs import CallbackEvent, Reason, Status
 StatusOrGone = Literal["scheduled", "pending", "running", "retrying", "succeeded", "dead", "cancelled", "gone"]
 
 
-WaitingOn = Literal["disabled", "paused", "breaker", "concurrency", "quota", "rate", "key", "suspect"]
+WaitingOn = Literal["disabled", "paused", "breaker", "concurrency", "quota", "rate", "key", "lane", "suspect"]
 """What holds a pending job back: its target's pause or limits, or those of its key."""
 
 
