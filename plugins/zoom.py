@@ -1,4 +1,8 @@
-"""Zoom: `x-zm-signature: v0=…`, an HMAC-SHA256 of `v0:{timestamp}:` and the body."""
+"""Zoom: `x-zm-signature: v0=…`, an HMAC-SHA256 of `v0:{timestamp}:` and the body.
+
+An event has no id, but its time to the millisecond (`event_ts`): equal bodies are the same event, also in a later
+attempt.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ SCHEME = schemes.Scheme(
     prefix="v0=",
     timestamp_header="x-zm-request-timestamp",
     signed="v0:{timestamp}:{body}",
+    dedupe_body=True,
     event_fields=("event",),
 )
 _QUESTION = schemes.BodyFields(("event", "payload.plainToken"))

@@ -174,6 +174,16 @@ def test_zoom_token_is_answered_with_its_proof_once_it_verifies() -> None:
             told(zoom, {"event": "endpoint.url_validation", "payload": {"plainToken": token}})
 
 
+def test_zoom_event_is_a_repeat_in_a_later_attempt() -> None:
+    zoom, found = make("zoom", SECRET), []
+    for at, started in ((NOW, 1_700_000_000_000), (NOW + 301, 1_700_000_000_000), (NOW, 1_700_000_000_001)):
+        body = json.dumps({"event": "meeting.started", "event_ts": started, "payload": {}}).encode()
+        request = zoom.sign(WebhookRequest("POST", URL, (), body), at)
+        assert request is not None
+        found.append(zoom.verify(request, at).id)
+    assert found[0] == found[1] != found[2]
+
+
 def test_intercom_head_is_answered() -> None:
     assert asked(make("intercom", SECRET), method="HEAD") == HandshakeResponse(200)
     assert asked(make("intercom", SECRET)) is None
