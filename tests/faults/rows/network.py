@@ -74,7 +74,8 @@ def kill_clients(stage: Stage) -> Injected:
     return injected
 
 
-@row("15", "connections to Redis are torn in the middle of commands", setup=Setup(proxied=True))
+# a lease that outlasts all the repeats of a claim whose reply is lost again and again
+@row("15", "connections to Redis are torn in the middle of commands", setup=Setup(proxied=True, lease="10s"))
 def tear_connections(stage: Stage) -> Injected:
     assert stage.proxy is not None
     proxy, resets = stage.proxy, 12
