@@ -70,8 +70,8 @@ async def test_client_that_takes_nothing_of_its_answers_is_dropped(
     request = await large_job(api)
     before = open_sockets(api)
     async with narrow(api) as client:
-        await asyncio.get_running_loop().sock_sendall(client, (request + more + b"\r\n") * 20)
         await connections(api, before + 1)
+        await asyncio.get_running_loop().sock_sendall(client, (request + more + b"\r\n") * 20)
         await connections(api, before)
         async with asyncio.timeout(WAIT_S):
             assert len(await read_all(client)) < 20 * len(PAYLOAD)
@@ -116,8 +116,8 @@ def test_client_that_takes_nothing_is_dropped_by_a_server_on_uvloop(
         async with running(settings_for(tmp_path, valkey_server.url, namespace)) as api:
             request, before = await large_job(api), open_sockets(api)
             async with narrow(api) as client:
-                await asyncio.get_running_loop().sock_sendall(client, (request + b"\r\n") * 20)
                 await connections(api, before + 1)
+                await asyncio.get_running_loop().sock_sendall(client, (request + b"\r\n") * 20)
                 await connections(api, before)
 
     uvloop.run(drop())

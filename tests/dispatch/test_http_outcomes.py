@@ -298,8 +298,8 @@ async def test_pause_that_is_asked_for_has_a_cap(
     tmp_path: Path, valkey_server: Server, namespace: str, form: str
 ) -> None:
     header = {
-        "date": f"Retry-After: {formatdate(time() + 30, usegmt=True)}",
-        "epoch": f"X-RateLimit-Reset: {int(time()) + 30}",
+        "date": f"Retry-After: {formatdate(time() + 300, usegmt=True)}",
+        "epoch": f"X-RateLimit-Reset: {int(time()) + 300}",
         "cap": "Retry-After: 999999",
     }[form]
     table = {"paced": Row("paced", always(answer("429 X", b"", header)))}
@@ -309,4 +309,4 @@ async def test_pause_that_is_asked_for_has_a_cap(
         (delay,) = [
             e.facts["delay_ms"] for e in (await running.client.store.find(job_id)).timeline if e.type == "retrying"
         ]
-        assert delay == 3_600_000 if form == "cap" else 25_000 < delay <= 30_000
+        assert delay == 3_600_000 if form == "cap" else 240_000 < delay <= 300_000
