@@ -6,8 +6,10 @@ import signal
 import sys
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from xdist.scheduler import WorkStealingScheduling
 
 from gateway.cli import environment
 from tests.cli.shell import DRIVER
@@ -16,6 +18,13 @@ from tests.servers import Server
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # a shell starts what runs in its background so, and every program that a test stops by SIGINT would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Each worker process takes modules one after another, and from the others' ends when it has no more: so few of
+    them are the work of several, which would each start what the module's tests share."""
+    return WorkStealingScheduling(config, log) if config.getoption("dist") == "load" else None
 
 
 @pytest.fixture(scope="session")

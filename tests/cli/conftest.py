@@ -1,4 +1,4 @@
-"""One installation for each module, and a shell in its folder: straight to Redis, and over HTTP."""
+"""One installation for all modules, and a shell in its folder: straight to Redis, and over HTTP."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ target = "work"
 ADMIN = "gwk_admin_0123456789abcdef"
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+@pytest.fixture(scope="session")
+def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """`gateway up` with an admin key; the target `held` is paused."""
     installation = Installation(tmp_path_factory.mktemp("cli"), env={"GATEWAY_API_KEY": ADMIN})
     installation.configure(more=CONFIG)
@@ -35,6 +35,14 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation
         yield installation
     finally:
         installation.close()
+
+
+@pytest.fixture(scope="module")
+def installed(standing: Installation) -> Installation:
+    """It, with no dead job of another module."""
+    purged = standing.client.post("/dlq/purge", json={"filter": {}})
+    assert purged.status_code == 200, purged.text
+    return standing
 
 
 @pytest.fixture(scope="module", params=["url", "straight"])
