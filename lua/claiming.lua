@@ -6,6 +6,7 @@ local dispatcher, dk
 local n, lease_ms, promote_most, heartbeat_ms
 local last -- what the dispatcher's record says of its last claim: nonce, ids, seen, idle
 local lanes, known, weights, weight_sum, patience
+local left -- is there a job left in the lane that was visited last?
 
 -- Reads the arguments; the error if they are wrong.
 local function read_args()
@@ -149,7 +150,7 @@ local function visit_jobs(window, lane)
       moves = take_fetched(members, from, own, found, lane) == 'moved'
     end
   end
-  window.at = at
+  window.at, left = at, at <= #members and not moves
   if moves then move_others(window, others) end
   for first = 1, at - 1, CHUNK do
     call('ZREM', P .. 'lane:' .. lane, unpack(members, first, math.min(first + CHUNK - 1, at - 1)))
@@ -182,7 +183,7 @@ end
 local function walk(lane, upto)
   local kept = 0
   goal = upto
-  news = false
+  news, left = false, false
   while taken_n < goal and budget > 0 do
     restore() -- what was served so far stands in the lane where it belongs now
     local window = window_of(lane, kept, goal - taken_n + 1)
@@ -277,9 +278,10 @@ local function claim()
   local fault = read_args()
   if fault then return fault end
   -- without what is registered here no limit would hold
-  if not conf[7] then return redis.error_reply('GWEMPTY claim: nothing is registered here') end
+  if not conf[5] then return redis.error_reply('GWEMPTY claim: nothing is registered here') end
   begin_taking(lease_ms, n)
   begin_turns()
+  left = false
   last = call('HMGET', dk, 'nonce', 'ids', 'seen', 'idle')
   if last[1] == nonce then return repeat_claim() end
   read_lanes()
@@ -297,7 +299,7 @@ local function claim()
   if armed then look_due() end
   local wake_us = next_due_us < 0 and -1 or math.max(0, next_due_us - now_us)
   local short = taken_n < n and budget > 0
-  local more = not short and has_work()
+  local more = not short and (left or has_work())
   if short then
     if wake_us ~= 0 then call('ZADD', P .. 'idle', now_ms, dispatcher) end
   elseif last[4] ~= '0' then

@@ -48,12 +48,16 @@ local function notify(id, job, status, reason, result, error, delay_ms)
   if followed then tell('accepted', new, job.lane, CALLBACK_TARGET) end
 end
 
+local dead_most -- dead jobs kept of each target; 0: not said yet, so all; nil until it is asked
+at_begin(function() dead_most = nil end)
+
 -- Puts a job in the dead-letter queue. A target over its cap loses its own oldest dead, never another's.
 local function bury(id, target)
   local own = P .. 'dead:' .. target
   call('ZADD', P .. 'dead', now_ms, id)
   call('ZADD', own, now_ms, id)
-  local over = DEAD_MOST > 0 and call('ZCARD', own) - DEAD_MOST or 0
+  if not dead_most then dead_most = tonumber(call('HGET', P .. 'conf', 'dead_most') or 0) end
+  local over = dead_most > 0 and call('ZCARD', own) - dead_most or 0
   for _, old in ipairs(over > 0 and call('ZRANGE', own, 0, math.min(over, 2) - 1) or {}) do
     call('ZREM', P .. 'dead', old)
     forget(old)

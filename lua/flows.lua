@@ -185,15 +185,19 @@ end
 
 -- Makes the two rules true again for every node that was touched, keys first.
 local function restore()
-  added = {}
-  for _, k in pairs(touched_keys) do
-    settle_key(k)
-    if not k.free then write_key(k) end
+  if next(touched_keys) then
+    added = {}
+    for _, k in pairs(touched_keys) do
+      settle_key(k)
+      if not k.free then write_key(k) end
+    end
+    for place, list in pairs(added) do call_many('ZADD', place, list) end
+    touched_keys, added = {}, nil
   end
-  for place, list in pairs(added) do call_many('ZADD', place, list) end
-  touched_keys, added = {}, nil
-  for _, t in pairs(touched_targets) do restore_target(t) end
-  touched_targets = {}
+  if next(touched_targets) then
+    for _, t in pairs(touched_targets) do restore_target(t) end
+    touched_targets = {}
+  end
 end
 
 -- The end of a script that changed something: flows restored, records and counters written, those told who wait for a
@@ -202,7 +206,7 @@ local function commit()
   restore()
   flush_records()
   flush_counters()
-  tell_waiters()
+  if #ended > 0 then tell_waiters() end
   if #events > 0 then write_events() end
   if woken then wake_one() end
   if posted then wake_forwarder() end

@@ -56,7 +56,6 @@ local NONE = {}
 local now_us, now_ms, NOW
 local conf
 local lanes_text, LANES -- every lane ever used, in the order in which they were first configured
-local DEAD_MOST         -- dead jobs kept of each target; 0: not said yet, so all
 local followed          -- does anybody follow events (GET /events)?
 local woken             -- is there work that was not there before?
 local posted            -- is there something new in the outbox?
@@ -86,8 +85,7 @@ local function begin(keys, arguments)
   now_us = time[1] * 1000000 + time[2]
   now_ms = floor(now_us / 1000)
   NOW = text(now_ms)
-  conf = call('HMGET', P .. 'conf', 'min_writer', 'lanes', 'lanes_paused', 'lane_caps', 'dead_most', 'followed_until',
-    'epoch')
+  conf = call('HMGET', P .. 'conf', 'min_writer', 'lanes', 'lanes_paused', 'lane_caps', 'epoch', 'followed_until')
   if tonumber(conf[1] or 0) > SCHEMA then
     return redis.error_reply('GWSCHEMA the data needs a newer version of event-gateway than this one')
   end
@@ -95,7 +93,6 @@ local function begin(keys, arguments)
     lanes_text, LANES = conf[2], {}
     for lane in string.gmatch(conf[2] or '', '[^,]+') do LANES[#LANES + 1] = lane end
   end
-  DEAD_MOST = tonumber(conf[5] or 0)
   followed = tonumber(conf[6] or 0) > now_ms
   woken, posted, ended, awaited, events = false, false, {}, nil, {}
   for i = 1, #at_begins do at_begins[i]() end
@@ -216,17 +213,28 @@ end
 local function flush_counters()
   end_run()
   end_waits()
-  for counter, of in pairs(bumps) do
-    for path, n in pairs(of) do add_count(counter, path, n) end
+  if next(bumps) then
+    for counter, of in pairs(bumps) do
+      for path, n in pairs(of) do add_count(counter, path, n) end
+    end
+    bumps = {}
   end
-  for field, n in pairs(waits) do
-    if n ~= 0 and call('HINCRBY', P .. 'waiting', field, n) == 0 then call('HDEL', P .. 'waiting', field) end
+  if next(waits) then
+    for field, n in pairs(waits) do
+      if n ~= 0 and call('HINCRBY', P .. 'waiting', field, n) == 0 then call('HDEL', P .. 'waiting', field) end
+    end
+    waits = {}
   end
-  for field, n in pairs(stands) do
-    if n ~= 0 and call('HINCRBY', P .. 'states', field, n) == 0 then call('HDEL', P .. 'states', field) end
+  if next(stands) then
+    for field, n in pairs(stands) do
+      if n ~= 0 and call('HINCRBY', P .. 'states', field, n) == 0 then call('HDEL', P .. 'states', field) end
+    end
+    stands = {}
   end
-  call_many('ZADD', P .. 'done', done)
-  bumps, waits, stands, done, done_n = {}, {}, {}, {}, 0
+  if done_n > 0 then
+    call_many('ZADD', P .. 'done', done)
+    done, done_n = {}, 0
+  end
 end
 
 at_begin(function()

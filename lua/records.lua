@@ -145,10 +145,14 @@ end
 
 -- Writes the lines that changed, and removes what was forgotten.
 local function flush_records()
-  call_many('HSET', P .. 'state', written)
+  if written_n > 0 then
+    call_many('HSET', P .. 'state', written)
+    written, written_n = {}, 0
+  end
+  if #dropped == 0 then return end
   call_many('HDEL', P .. 'state', dropped)
   for first = 1, #forgotten, CHUNK do
     call('UNLINK', unpack(forgotten, first, math.min(first + CHUNK - 1, #forgotten)))
   end
-  written, written_n, dropped, forgotten = {}, 0, {}, {}
+  dropped, forgotten = {}, {}
 end
