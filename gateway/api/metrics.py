@@ -53,7 +53,10 @@ class ApiMetrics:
     def answered(self, route: str, status: int, seconds: float) -> None:
         """The same, with how long the answer was in the making."""
         self._took.observe(route, seconds)
-        self.count_request(route, status)
+        if status >= 400:
+            self.count_request(route, status)
+        else:
+            self._requests.add((route, _CLASSES[status // 100]))
 
     def count_delivery(self, trigger: str, verdict: str) -> None:
         self._deliveries.add((trigger, verdict))
