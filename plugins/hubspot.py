@@ -14,6 +14,7 @@ from typing import Any, Literal
 from gateway import Delivery, Rejected, Settings, Verifier, WebhookRequest, hookimpl, schemes
 
 _ITEM = ("eventId", "subscriptionId", "objectId", "occurredAt")
+_VERSION = "x-hubspot-signature-version"
 _ATTEMPT = re.compile(rb'"attemptNumber"\s*:\s*[0-9]+')
 SCHEMES = {
     "v3": schemes.Scheme(
@@ -81,6 +82,11 @@ class HubspotVerifier(Verifier[HubspotConfig]):
         return self._checks[self.config.versions[0]].sign(request, now, event=event)
 
     def _by_older(self, request: WebhookRequest, now: float, versions: list[str]) -> Delivery:
+        """By the version that the request names, where it names one; Rejected if that is not among `versions`."""
+        named = request.optional(_VERSION)
+        versions = [version for version in versions if named in (None, version)]
+        if not versions:
+            raise Rejected("no_signature")
         for version in versions[:-1]:
             try:
                 return self._checks[version](request, now)
