@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway import Delivery, HandshakeResponse, Settings, Verifier, WebhookRequest, hookimpl, schemes
+from gateway import Delivery, HandshakeResponse, Secret, Settings, Verifier, WebhookRequest, hookimpl, schemes
 
 SCHEME = schemes.Scheme(
     header="x-zm-signature",
@@ -22,7 +22,7 @@ _QUESTION = schemes.BodyFields(("event", "payload.plainToken"))
 
 
 class ZoomVerifier(schemes.SchemeVerifier[schemes.TimedConfig]):
-    """Answers `endpoint.url_validation` with the token's HMAC by the first secret."""
+    """Answers `endpoint.url_validation` with the token's HMAC by the secret that the question is signed with."""
 
     name = "zoom"
     Config = schemes.TimedConfig
@@ -34,8 +34,18 @@ class ZoomVerifier(schemes.SchemeVerifier[schemes.TimedConfig]):
         if asked.get("event") != "endpoint.url_validation":
             return None
         token = schemes.plain(asked.get("payload.plainToken"))
-        made = schemes.proof(self.config.secrets[0].reveal(), token).hex()
+        made = schemes.proof(self._asker(request).reveal(), token).hex()
         return schemes.json_answer({"plainToken": token, "encryptedToken": made})
+
+    def _asker(self, request: WebhookRequest) -> Secret:
+        """Which of the secrets signed a request that verifies: while they change over, Zoom knows one of them alone."""
+        message = f"v0:{request.one(SCHEME.timestamp_header)}:".encode() + request.body
+        signature = schemes.decode_digest(request.one(SCHEME.header).removeprefix(SCHEME.prefix), SCHEME.encoding)
+        return next(
+            secret
+            for secret in self.config.secrets
+            if schemes.matcher((secret,), SCHEME.algorithm, SCHEME.secret_encoding)(message, [signature])
+        )
 
 
 @hookimpl

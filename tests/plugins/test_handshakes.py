@@ -174,6 +174,16 @@ def test_zoom_token_is_answered_with_its_proof_once_it_verifies() -> None:
             told(zoom, {"event": "endpoint.url_validation", "payload": {"plainToken": token}})
 
 
+def test_zoom_token_is_answered_by_the_secret_that_asked_while_they_change_over() -> None:
+    body = {"event": "endpoint.url_validation", "payload": {"plainToken": "abc"}}
+    for known in ((SECRET, "another"), ("another", SECRET)):
+        request = make("zoom", SECRET).sign(WebhookRequest("POST", URL, (), json.dumps(body).encode()), NOW)
+        assert request is not None
+        answer = make("zoom", *known).verify(request, NOW).answer
+        assert answer is not None
+        assert json.loads(answer.body)["encryptedToken"] == hmac.digest(SECRET.encode(), b"abc", "sha256").hex()
+
+
 def test_zoom_event_is_a_repeat_in_a_later_attempt() -> None:
     zoom, found = make("zoom", SECRET), []
     for at, started in ((NOW, 1_700_000_000_000), (NOW + 301, 1_700_000_000_000), (NOW, 1_700_000_000_001)):
