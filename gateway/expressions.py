@@ -33,6 +33,9 @@ _NEVER_SEES_ROOT = frozenset(("expref", "slice"))
 _EVALUATION_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What JMESPath lets through beside its own errors: `'a' < 1` is a TypeError, `ceil()` of infinity an OverflowError."""
 
+_SYNTAX_HINTS = {"-": '; a name with a dash is quoted, as in headers."x-github-event"', "=": "; equality is =="}
+"""By the character at which the parser stops."""
+
 
 class EvaluationFailed(ValueError):
     """An expression that is not defined on this delivery; its text holds no value of the delivery."""
@@ -98,7 +101,7 @@ def _syntax_detail(exc: JMESPathError, text: str) -> str:
     at = min(exc.lex_position, len(text))
     near = f"near {text[at : at + 20]!r}" if text[at:] else "at its end"
     said = exc.message if isinstance(exc, LexerError) else exc.msg
-    hint = '; a name with a dash is quoted, as in headers."x-github-event"' if text[at : at + 1] == "-" else ""
+    hint = _SYNTAX_HINTS.get(text[at : at + 1], "")
     return f"column {at + 1}: {said}, {near} of {text!r}{hint}"
 
 

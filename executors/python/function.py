@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import inspect
 import os
@@ -37,7 +38,9 @@ def find(place: str) -> Function:
         try:
             found = getattr(found, name)
         except AttributeError:
-            raise ValueError(f"{place}: module {module_name!r} has no attribute {path!r}") from None
+            near = difflib.get_close_matches(name, [each for each in dir(found) if not each.startswith("_")], n=1)
+            mend = f"; did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"{place}: module {module_name!r} has no attribute {path!r}{mend}") from None
     if not callable(found):
         raise ValueError(f"{place}: {path!r} is not callable but of type {type(found).__name__}")
     parameters = read_parameters(found, place)

@@ -41,7 +41,8 @@ class Endpoint:
         }
         self._gateway = gateway
         allowed = sorted({*self.operations, *(("HEAD",) if "GET" in self.operations else ())})
-        self._allow = ((b"allow", ", ".join(allowed).encode()),)
+        self._takes = ", ".join(allowed)
+        self._allow = ((b"allow", self._takes.encode()),)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         call = self._enter(scope, receive)
@@ -149,7 +150,7 @@ class Endpoint:
     def _operation(self, method: str) -> Operation:
         found = self.operations.get("GET" if method == "HEAD" else method)
         if found is None:
-            raise Refused(405, f"{method[:16]} is not for this path", headers=self._allow)
+            raise Refused(405, f"{method[:16]} is not for this path; it takes {self._takes}", headers=self._allow)
         return found
 
 

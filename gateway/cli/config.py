@@ -59,7 +59,7 @@ def check(imports: Imports = None, as_json: AsJson = False) -> None:
     if not as_json:
         for warning in warnings:
             print(f"gateway: {settings.source}: {warning}", file=sys.stderr)
-        print(_summary(settings, len(warnings)))
+        print(summary(settings, len(warnings)))
 
 
 @app.command()
@@ -149,7 +149,8 @@ def _faults_of_schedules(settings: Settings, targets: dict[str, Target]) -> Iter
             yield exc
 
 
-def _summary(settings: Settings, warnings: int) -> str:
+def summary(settings: Settings, warnings: int) -> str:
+    """One line on what is configured: how many of each kind, or that there is no file."""
     kinds = {"target": len(settings.targets), "trigger": len(settings.triggers), "schedule": len(settings.schedules)}
     counts = ", ".join(_count(number, kind) for kind, number in kinds.items())
     end = _count(warnings, "warning") if warnings else "all well"

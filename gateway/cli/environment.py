@@ -89,8 +89,8 @@ def with_redis(settings: Settings) -> Settings:
     if url is None:
         raise ConfigError(
             "environment: GATEWAY_REDIS_URL",
-            "not set, and no embedded server runs in this folder; set it, or start `gateway up` here first "
-            "(commands that take --url need no Redis)",
+            f"not set, and no embedded server runs in {Path.cwd()}; set it, start `gateway up` here, "
+            "or go where it runs (commands that take --url need no Redis)",
         )
     return msgspec.structs.replace(settings, redis_url=Secret(url))
 

@@ -133,7 +133,7 @@ def hook_url(name: str) -> None:
     """Prints the URL to paste into the provider's form."""
     settings = load_settings(secrets_required=False)
     if name not in settings.triggers and name not in _registered(settings):
-        raise NotFound(f"no trigger named {name!r}; {mend_name(name, sorted(settings.triggers))}")
+        raise _no_trigger(name, settings)
     base = settings.gateway.public_url
     if base is None:
         print("gateway: public_url of [gateway] is not set, so this is what only this machine reaches", file=sys.stderr)
@@ -152,13 +152,20 @@ def _print_deliveries(found: list[DeliverySummary], more: bool) -> None:
         print("there are more; --limit shows them")
 
 
+def _no_trigger(name: str, settings: Settings) -> NotFound:
+    mend = mend_name(name, sorted(settings.triggers))
+    if not (settings.directory / settings.source).exists():
+        mend += f"; there is no {settings.source} in {settings.directory}"
+    return NotFound(f"no trigger named {name!r}; {mend}")
+
+
 def _find(settings: Settings, name: str) -> Trigger:
     registry = Registry.build(settings)
     if name in registry.triggers:
         return registry.triggers[name]
     stored = with_store(lambda store: find_trigger(store, name), settings)
     if stored is None:
-        raise NotFound(f"no trigger named {name!r}; {mend_name(name, sorted(registry.triggers))}")
+        raise _no_trigger(name, settings)
     return registry.make_trigger(name, read_trigger(name, stored.table(), ""))
 
 

@@ -76,7 +76,7 @@ def _check_registry(settings: Settings) -> None:
     if not Registry.build(settings).targets:
         log.warning(
             "no targets are configured, so there is nothing to run",
-            mend='write a gateway.toml here: [targets.hello] executor = "command" argv = ["cat"]',
+            mend="`gateway config init` writes a gateway.toml with one to try",
         )
 
 

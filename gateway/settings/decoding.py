@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, partial
@@ -36,6 +37,8 @@ TOP_LEVEL = (
 
 _EXAMPLES = {Limits: '{ rate = "5/s", concurrency = 2 }', KeyLimits: '{ rate = "1/s", concurrency = 1 }'}
 _AT = re.compile(r" - at `\$([^`]*)`\Z")
+_COMPARED = 100
+"""Of a table's own keys; a request's may have any number, and comparing takes its time."""
 _STEP = re.compile(r"\.([^.\[]+)|(\[)(?:\d+|\.\.\.)\]")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`\Z", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.*)`\Z")
@@ -58,7 +61,7 @@ def decode(
     try:
         return msgspec.convert(table, kind, dec_hook=partial(_read_custom, secrets))
     except msgspec.ValidationError as exc:
-        raise _located(exc, kind, place) from exc
+        raise _located(exc, kind, place, beside) from exc
 
 
 def field_names(kind: Any) -> tuple[str, ...]:
@@ -102,12 +105,14 @@ def _read_custom(secrets: SecretSource | None, kind: type, value: object) -> obj
     raise TypeError(f"a {kind.__name__} cannot be read from a configuration")
 
 
-def _located(exc: msgspec.ValidationError, kind: Any, place: str) -> ConfigError:
+def _located(exc: msgspec.ValidationError, kind: Any, place: str, beside: Sequence[str]) -> ConfigError:
     text = str(exc)
     found = _AT.search(text)
     path = found[1] if found else ""
     message = text[: found.start()] if found else text
     detail = _detail(message, list(_types_at(kind, path)), in_file=bool(place))
+    if not path and (missing := _MISSING.match(message)):
+        detail += _meant(missing[1], beside)
     if message.startswith("Invalid value "):
         tags = [each.__struct_config__.tag for each in _types_at(kind, path.rpartition(".")[0]) if _is_struct(each)]
         detail = f"{_lowered(message)}; write one of: {', '.join(map(str, tags))}"
@@ -116,6 +121,11 @@ def _located(exc: msgspec.ValidationError, kind: Any, place: str) -> ConfigError
         path = f"{path}.{exc.__cause__.field}" if path else exc.__cause__.field
     kind_of_fault = SecretMissing if isinstance(exc.__cause__, UnreadSecret) else ConfigError
     return kind_of_fault(join_place(place, path), detail)
+
+
+def _meant(missing: str, beside: Sequence[str]) -> str:
+    near = difflib.get_close_matches(missing, beside[:_COMPARED], n=1, cutoff=0.75)
+    return f'; did you mean it by "{near[0]}"?' if near else ""
 
 
 def _detail(message: str, types: Sequence[Any], *, in_file: bool) -> str:

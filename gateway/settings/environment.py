@@ -187,7 +187,12 @@ def _check_known(variable: str, known: list[str]) -> None:
     if variable.startswith(("GATEWAY_TARGETS_", "GATEWAY_TRIGGERS_", "GATEWAY_SCHEDULES_")):
         detail = "targets, triggers and schedules are set in gateway.toml or over the API, not by variables"
         raise ConfigError(place, detail)
-    near = [name for name in known if name == variable.replace("GATEWAY_", "GATEWAY_GATEWAY_", 1)]
-    near = near or difflib.get_close_matches(variable, known, n=1, cutoff=0.8)
-    mend = f"did you mean {near[0]}?" if near else "every key is GATEWAY_<SECTION>_<KEY>."
+    short = {_without_prefix(name): name for name in reversed(known)}
+    near = difflib.get_close_matches(_without_prefix(variable), short, n=1, cutoff=0.8)
+    mend = f"did you mean {short[near[0]]}?" if near else "every key is GATEWAY_<SECTION>_<KEY>."
     raise ConfigError(place, f"unknown variable; {mend} Unset it, or rename it if it is not meant for the gateway")
+
+
+def _without_prefix(variable: str) -> str:
+    """What is left to compare: the prefix, once or twice, would make all names look alike."""
+    return variable.removeprefix("GATEWAY_").removeprefix("GATEWAY_")

@@ -54,7 +54,7 @@ class SecretSource:
                 content = opened.read(_MAX_BYTES + 1)
         except (OSError, ValueError) as exc:
             reason = exc.strerror if isinstance(exc, OSError) else exc
-            raise UnreadSecret(f"cannot read the secret's file {path}: {reason}") from exc
+            raise UnreadSecret(f"cannot read the secret's file {self.directory / path}: {reason}") from exc
         if len(content) > _MAX_BYTES:
             raise ValueError(f"the secret's file {path} is longer than {_MAX_BYTES} bytes")
         return Secret(_text(content, path))

@@ -93,7 +93,7 @@ def read_target(name: str, table: object, place: str, *, secrets: SecretSource |
     if name.startswith(_RESERVED):
         raise ConfigError(place, f'names that begin with "{_RESERVED}" are the gateway\'s own; choose another')
     head, config = _split(table, TARGET_KEYS, place)
-    settings = decode(head, TargetSettings, place, secrets=secrets)
+    settings = decode(head, TargetSettings, place, secrets=secrets, beside=tuple(config))
     return msgspec.structs.replace(settings, config=config, place=place)
 
 
@@ -101,7 +101,7 @@ def read_trigger(name: str, table: object, place: str, *, secrets: SecretSource 
     """The table of one trigger; `place` is the table's own. Raises ConfigError."""
     _check_name(name, place)
     head, config = _split(table, TRIGGER_KEYS, place)
-    settings = decode(head, TriggerSettings, place, secrets=secrets)
+    settings = decode(head, TriggerSettings, place, secrets=secrets, beside=tuple(config))
     return msgspec.structs.replace(settings, config=config, place=place)
 
 

@@ -56,7 +56,8 @@ async def test_route_is_405_or_404_as_a_problem_when_it_is_not_there(
     assert answer.status_code == (405 if allow else 404)
     assert answer.headers.get("allow") == allow
     assert answer.headers["content-type"] == "application/problem+json"
-    msgspec.json.decode(answer.content, type=models.Problem)
+    problem = msgspec.json.decode(answer.content, type=models.Problem)
+    assert allow is None or problem.detail == f"{method} is not for this path; it takes {allow}"
 
 
 async def test_head_has_the_headers_of_get_and_no_body(api: Running) -> None:

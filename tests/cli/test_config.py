@@ -140,6 +140,15 @@ def test_doctor_without_redis_still_tells_of_the_configuration(bare: Shell) -> N
     assert "fault    redis: " in bare.text("doctor", code=1)
 
 
+def test_doctor_says_that_the_folder_has_no_file(bare: Shell) -> None:
+    said = bare.text("doctor", code=1)
+    assert f"ok       configuration: no gateway.toml in {bare.folder}: defaults only; " in said
+    (bare.folder / "gateway.toml").write_text('[targets.a]\nexecutor = "command"\nargv = ["cat"]\n')
+    assert "ok       configuration: gateway.toml: 1 target, 0 triggers, 0 schedules, all well" in bare.text(
+        "doctor", code=1
+    )
+
+
 def test_doctor_tells_each_finding_on_a_line(installed: Installation) -> None:
     shell = Shell(installed.folder)
     done = shell.run("doctor", "--json")

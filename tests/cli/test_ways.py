@@ -66,7 +66,15 @@ def test_what_is_no_name_and_no_text_is_refused(bare: Shell) -> None:
 def test_folder_without_redis_is_78_and_says_what_to_do(bare: Shell) -> None:
     said = bare.refused("jobs", "list", code=os.EX_CONFIG)
     assert "GATEWAY_REDIS_URL" in said
+    assert f"no embedded server runs in {bare.folder};" in said
     assert "--url" in said
+
+
+def test_trigger_that_is_none_because_the_folder_is_another_is_told_so(bare: Shell) -> None:
+    told = f"there is no gateway.toml in {bare.folder}"
+    assert told in bare.refused("hook-url", "hub", code=1)
+    (bare.folder / "gateway.toml").touch()
+    assert told not in bare.refused("hook-url", "hub", code=1)
 
 
 @pytest.mark.parametrize("variable", ["GATEWAY_REDIS_URL", "REDIS_URL"])

@@ -431,6 +431,7 @@ BROKEN = {
         ("broken_plain.deeper:f", "cannot be imported|no module named 'broken_plain.deeper'"),
         ("broken_plain:absent", "module 'broken_plain' has no attribute 'absent'"),
         ("broken_plain:value.absent", "module 'broken_plain' has no attribute 'value.absent'"),
+        ("broken_plain:tree", "has no attribute 'tree'; did you mean 'three'?"),
         ("broken_plain:value", "'value' is not callable but of type int"),
         ("broken_plain:three", r"broken_plain:three\(a, b, c\) cannot be called as f\(payload\)"),
         ("broken_plain:keyword", r"broken_plain:keyword\(payload, \*, size\) cannot be called"),

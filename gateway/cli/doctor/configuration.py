@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 
 from gateway.cli.cautions import cautions
-from gateway.cli.config import faults
+from gateway.cli.config import faults, summary
 from gateway.cli.doctor.finding import Finding, Patient
 from gateway.registry import Registry
 from gateway.settings import Settings
@@ -25,8 +25,7 @@ def look_at_configuration(settings: Settings) -> Iterator[Finding]:
         well = False
         yield Finding("fault", str(fault))
     if well:
-        for caution in cautions(settings, Registry.build(settings)):
+        found = list(cautions(settings, Registry.build(settings)))
+        for caution in found:
             yield Finding("warning", caution)
-        yield Finding(
-            "ok", f"{settings.source}: targets, triggers and schedules are right ({len(settings.targets)} targets)"
-        )
+        yield Finding("ok", summary(settings, len(found)))
