@@ -99,8 +99,12 @@ class Model:
         return sum(job.lane == lane for job in self.with_status("pending"))
 
     def promote(self, due: Iterable[str]) -> None:
-        """These entries of `due`, in this order, have come: jobs are ready, timers let their nodes be looked at."""
-        for member in due:
+        """These entries of `due`, in this order, have come: jobs are ready, timers let their nodes be looked at.
+
+        Each has a turn of its own. A job that was submitted for later, and waits in no flow, shows it only while it
+        waits: one that starts at once shows the rank that it was submitted with.
+        """
+        for turn, member in enumerate(due, self.seq + 1):
             if member.startswith("~"):
                 name, _, key = member[1:].partition(":")
                 node = self.targets[name].key(key) if key else self.targets[name].node
@@ -108,13 +112,13 @@ class Model:
                 continue
             job = self.jobs[member]
             target = self.targets.get(job.target)
-            if not (target and target.ordered and job.key and job.status == "retrying"):
+            plainly = job.status == "scheduled" and target is None
+            if not (plainly or (target and target.ordered and job.key and job.status == "retrying")):
                 self.ranked.append(job)
             self.unhold(job)
-            plainly = job.status == "scheduled" and target is None
             self.make_ready(job)
             if plainly:
-                job.first_rank, job.ready_ms = job.rank, job.due_us // 1000
+                job.first_rank, job.rank, job.ready_ms = job.rank, job.rank_of(turn), job.due_us // 1000
 
     def started(self, job: Job, token: str, lease_ms: int) -> None:
         """The job was given to a dispatcher."""
