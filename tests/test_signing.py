@@ -249,3 +249,9 @@ def test_public_key_under_which_anyone_signs_is_refused(text: str) -> None:
 def test_public_key_is_refused_when_it_is_not_one(text: str) -> None:
     with pytest.raises(ValueError, match="not a public key"):
         parse_public_key(text)
+
+
+@pytest.mark.parametrize("text", ["secret", "03a1", "zz" * 32])
+def test_key_of_a_source_that_is_none_is_told_every_way_to_write_it(text: str) -> None:
+    with pytest.raises(ValueError, match=r"as PEM, .* DER, or its 32 bytes in hex or base64"):
+        make("discord", text)

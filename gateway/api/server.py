@@ -231,7 +231,8 @@ def _listener(host: str, port: int) -> socket.socket:
     except OSError as exc:
         listener.close()
         raise ConfigError(
-            f"gateway.port: {port}", f"cannot listen on {host}:{port}: {exc.strerror}; free it, or choose another"
+            f"gateway.port: {port}",
+            f"cannot listen on {host}:{port}: {exc.strerror}; free it, or choose another (--port, PORT, gateway.port)",
         ) from exc
     listener.set_inheritable(True)
     return listener

@@ -123,8 +123,8 @@ def send_delivery(
     answer = _send(f"{base}/hooks/{name}", signed)
     print(f"{answer.status_code} {answer.reason_phrase}", file=sys.stderr)
     print(answer.text)
-    if answer.is_success and _has_no_jobs(answer):
-        print("accepted, but no route holds", file=sys.stderr)
+    if answer.is_success and (open_end := _left_open(answer, name)):
+        print(open_end, file=sys.stderr)
     if not answer.is_success:
         raise typer.Exit(1)
 
@@ -187,13 +187,15 @@ def _send(url: str, request: WebhookRequest) -> httpx.Response:
         raise StoreUnavailable(f"no gateway answers at {url}: start one, or name it with --to") from exc
 
 
-def _has_no_jobs(answer: httpx.Response) -> bool:
-    """Whether it is the gateway's own answer, and names no job; a trigger may have another one."""
+def _left_open(answer: httpx.Response, name: str) -> str:
+    """What the answer does not say: that no route held, or all, where the trigger has one of its own."""
     try:
         found = answer.json()
     except ValueError:
-        return False
-    return isinstance(found, dict) and found.get("jobs") == []
+        found = None
+    if not isinstance(found, dict) or "jobs" not in found:
+        return f"what became of it: gateway triggers deliveries {name}"
+    return "" if found["jobs"] else "accepted, but no route holds"
 
 
 def _here(settings: Settings) -> str:

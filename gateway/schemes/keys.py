@@ -168,7 +168,10 @@ def _public_key(text: str, algorithm: Algorithm) -> Any:
     try:
         key = _parse_public_key(text, algorithm)
     except (ValueError, exceptions.UnsupportedAlgorithm):
-        raise ValueError(f"not a public key for {algorithm}; give it as PEM, or as the base64 of its DER") from None
+        bare = ", or its 32 bytes in hex or base64" if algorithm == "ed25519" else ""
+        raise ValueError(
+            f"not a public key for {algorithm}; give it as PEM, or as the base64 of its DER{bare}"
+        ) from None
     if not _is_of_kind(key, algorithm):
         raise ValueError(f"a public key is of another kind than {algorithm}")
     if algorithm == "ed25519":

@@ -70,6 +70,14 @@ def test_folder_without_redis_is_78_and_says_what_to_do(bare: Shell) -> None:
     assert "--url" in said
 
 
+def test_port_that_another_has_is_78_and_says_how_to_choose(bare: Shell) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        said = bare.refused("up", "--port", port, code=os.EX_CONFIG)
+    assert f"cannot listen on 127.0.0.1:{port}: " in said
+    assert "choose another (--port, PORT, gateway.port)" in said
+
+
 def test_trigger_that_is_none_because_the_folder_is_another_is_told_so(bare: Shell) -> None:
     told = f"there is no gateway.toml in {bare.folder}"
     assert told in bare.refused("hook-url", "hub", code=1)

@@ -20,6 +20,13 @@ secrets = ["s3cret"]
 when = "headers.\\"x-github-event\\" == 'push'"
 target = "show"
 
+[triggers.plain]
+verifier = "stripe"
+secrets = ["whsec_s3cret"]
+response = { status = 200, body = "" }
+[[triggers.plain.routes]]
+target = "show"
+
 [triggers.chat]
 verifier = "discord"
 secrets = ["03a107bff3ce10be1d70dd18e74bc09967e4d6309ba50d5f1ddc8664125531b8"]
@@ -46,6 +53,8 @@ def test_delivery_is_signed_sent_and_queued(installation: Installation) -> None:
         assert installation.ended(job_id)["result"] == {"ref": "main", "n": 1.0}
     done = gateway(installation, "triggers", "test", "repo", "--file", "push.json", "--event", "star", "--to", base)
     assert (done.code, done.stderr) == (0, "202 Accepted\naccepted, but no route holds\n")
+    done = gateway(installation, "triggers", "test", "plain", "--file", "push.json", "--to", base)
+    assert (done.code, done.stderr) == (0, "200 OK\nwhat became of it: gateway triggers deliveries plain\n")
     done = gateway(installation, "triggers", "test", "chat", "--file", "push.json", "--to", base)
     assert (done.code, done.stdout) == (os.EX_CONFIG, "")
     assert "public key" in done.stderr
@@ -58,4 +67,4 @@ def test_hook_url_is_what_to_paste(installation: Installation) -> None:
     assert (done.code, done.stdout, done.stderr) == (0, "https://hooks.example/base/hooks/repo\n", "")
     done = gateway(installation, "hook-url", "nothing")
     assert done.code == 1
-    assert "known: chat, repo" in done.stderr
+    assert "known: chat, plain, repo" in done.stderr
