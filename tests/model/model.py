@@ -64,7 +64,7 @@ class Model:
 
     def make_ready(self, job: Job) -> None:
         """The job may be claimed from now on."""
-        job.status, job.ready_ms = "pending", self.now_ms
+        job.status, job.ready_ms, job.first_rank = "pending", self.now_ms, 0
         job.plain = job.target not in self.targets
 
     def unspend(self, job: Job, hold: str = "") -> None:
