@@ -39,6 +39,8 @@ OUTAGE = frozenset(
         "Redis takes no functions; scripts are run in their place",
         "registered targets not read",
         "replays interrupted",
+        "schedules not given up",
+        "schedules not looked after",
         "schedules not registered",
         "schedules wait",
         "the store refused",
