@@ -52,11 +52,11 @@ class Runner:
     traces: AttemptSpans | None = None
     report: Callable[[Claimed, Any], None] = _ignore
     signing_keys: Callable[[], tuple[SigningKey, ...]] = tuple
-    _unknown: set[str] = field(default_factory=set)
     no_target_after_s: float = 0.0
     """For how long a job whose target is not known here is given back, for those that know it."""
     refresh: Callable[[], Awaitable[object]] | None = None
     """Has the registry look for targets that were registered since it last did."""
+    _unknown: set[str] = field(default_factory=set)
 
     async def run(
         self, claimed: Claimed, cancelled: asyncio.Event, *, deadline: Callable[[float], None] | None = None

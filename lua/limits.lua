@@ -129,7 +129,7 @@ local function is_half_open(t) return t.breaker > 0 and t.open_until > 0 end
 
 -- How many jobs of a target may run at once (0: any number): one while its breaker is half open.
 local function concurrency_of(t)
-  return t.breaker > 0 and t.open_until > 0 and 1 or t.concurrency
+  return is_half_open(t) and 1 or t.concurrency
 end
 
 -- Is the target blocked? Arms its timer where time will unblock it.

@@ -10,7 +10,7 @@ end
 -- Why no job of a target may start now; nil if one may.
 local function target_waits_on(t)
   if t.paused > 0 then return t.paused == 2 and 'disabled' or 'paused' end
-  if t.open_until > now_us or t.breaker > 0 and t.open_until > 0 and t.running > 0 then return 'breaker' end
+  if t.open_until > now_us or is_half_open(t) and t.running > 0 then return 'breaker' end
   return short_of(t, t.concurrency, t.interval, t.burst, t.quota, t.window)
 end
 

@@ -132,7 +132,7 @@ local function start(id, line, own, body, k)
   if k then
     spend(k.target, k)
     -- half open: this is the one that tries
-    if k.target.breaker > 0 and k.target.open_until > 0 then call('HSET', P .. 'fb:' .. k.target.name, 'probe', id) end
+    if is_half_open(k.target) then call('HSET', P .. 'fb:' .. k.target.name, 'probe', id) end
   end
   return 'taken'
 end

@@ -49,6 +49,6 @@ async def carry_on(call: Call, begun: Begun) -> Reply:
     return begun.finish(await store.submit(begun.jobs, begun.durability, until_s=until_s))
 
 
-def is_one_call(call: Call, asked: Asked) -> bool:
-    """Whether all that is to be waited for is one script call."""
-    return call.gateway.store.partitions == 1 or (len(asked.jobs) == 1 and not asked.together)
+def is_one_call(asked: Asked) -> bool:
+    """Whether all that is to be waited for is one script call, however many partitions there are."""
+    return len(asked.jobs) == 1 and not asked.together

@@ -76,7 +76,7 @@ class Endpoint:
             return False
         if isinstance(begun, Reply):
             self._end(call, begun, go_on)
-        elif isinstance(begun, Asked) and (self._gateway.store.partitions == 1 or is_one_call(call, begun)):
+        elif isinstance(begun, Asked) and (self._gateway.store.partitions == 1 or is_one_call(begun)):
             turn = Turn(self, call, go_on, begun.finish)
             self._gateway.store.ask(begun.jobs, turn, durability=begun.durability, until_s=call.until_s)
         else:

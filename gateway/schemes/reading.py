@@ -100,11 +100,7 @@ def event_name(request: WebhookRequest, header: str) -> str:
 
 def _optional(request: WebhookRequest, header: str, kind: re.Pattern[str]) -> str:
     value = request.optional(header.lower()) if header else None
-    if value is None:
-        return ""
-    if len(value) > _MAX_LABEL or kind.fullmatch(value) is None:
-        raise Rejected("malformed")
-    return value
+    return "" if value is None else _checked(value, kind)
 
 
 def _checked(value: str, kind: re.Pattern[str]) -> str:

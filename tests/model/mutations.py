@@ -119,7 +119,7 @@ MUTATIONS = (
     ),
     Mutation(
         "breaker: half open, any number of jobs may try",
-        "return t.breaker > 0 and t.open_until > 0 and 1 or t.concurrency",
+        "return is_half_open(t) and 1 or t.concurrency",
         "return t.concurrency",
     ),
     Mutation(
