@@ -181,6 +181,27 @@ class Client(Redis):
             link = await self._linked()
         return await link.send(commands)
 
+    def begin(self, *command: str | bytes | int) -> asyncio.Future[list[Any]] | None:
+        """As `call`, from outside any task: the reply comes in a list, an error as one. None if there is no connection
+        yet that calls share."""
+        self.look_around()
+        link = self._link
+        if link is None or not link.usable or link.made_in != self.generation:
+            return None
+        try:
+            sent = link.send([command])
+        except ConnectionError:
+            return None
+        sent.add_done_callback(self._heard)
+        return sent
+
+    def _heard(self, sent: asyncio.Future[list[Any]]) -> None:
+        error = sent.exception() or sent.result()[0]
+        if isinstance(error, (RedisError, OSError)):
+            self.failed(error)
+        elif self._away_s is not None:
+            self.progressed()
+
     def look_around(self) -> None:
         """Told of each call before it is sent; a client of one server looks for no other."""
 

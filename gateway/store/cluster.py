@@ -92,6 +92,11 @@ class Cluster(Client):
         """One command where its key is, over the connection to that server which calls share."""
         return await self._routed(command, lambda server: server.call(*command))
 
+    def begin(self, *command: str | bytes | int) -> asyncio.Future[list[Any]] | None:
+        """As `call`, from outside any task; None as well while it is in doubt where the key is."""
+        owner = None if self._stale else self._owners[key_slot(_key_of(command).encode())]
+        return None if owner is None else self._node(owner).begin(*command)
+
     async def _routed(self, args: Sequence[Any], send: Callable[[Client], Awaitable[Any]]) -> Any:
         for _ in range(_MOVES_MOST):
             server = await self.server_of(_key_of(args)) if len(args) > 1 else (await self.servers())[0]

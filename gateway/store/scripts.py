@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import importlib.resources
 from collections.abc import Sequence
@@ -138,6 +139,25 @@ async def run(client: Client, name: str, prefix: str, args: Sequence[Arg]) -> An
         raise store_error(error) from error
     finally:
         client.calls.took(name, perf_counter() - began_s)
+
+
+def begin(client: Client, name: str, prefix: str, args: Sequence[Arg]) -> asyncio.Future[list[Any]] | None:
+    """As `run`, without a task; None where the call cannot leave at once. `reply_of` has what comes of it."""
+    it = script(name)
+    return client.begin("FCALL", it.function, 1, prefix, *args) if takes_functions(client) else None
+
+
+def reply_of(client: Client, sent: asyncio.Future[list[Any]]) -> Any:
+    """The reply to a call that was begun; None where the server did not carry it out, which is for `run` to do then.
+    Raises StoreError."""
+    reply = sent.exception() or sent.result()[0]
+    if not isinstance(reply, Exception):
+        return reply
+    if takes_none(reply):
+        refused(client, reply)
+    elif not (is_unknown(reply) or isinstance(reply, MovedError)):
+        raise store_error(reply) from reply
+    return None
 
 
 def _command(client: Client, it: Script) -> tuple[str, str]:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain
-from typing import Protocol
+from time import perf_counter
+from typing import Any, Protocol
 
 import msgspec
 
-from gateway.errors import StoreUnavailable
-from gateway.jobs import Callback, Submission, Submitted, Verdict, pack_body, pack_long_body
+from gateway.errors import StoreError, StoreUnavailable
+from gateway.jobs import Callback, Submission, Submitted
 from gateway.store.client import Client
 from gateway.store.durability import Durability, run_durably
-from gateway.store.scripts import Arg, run
+from gateway.store.scripts import Arg, begin, reply_of, run
+from gateway.store.submit_call import read_submitted, submit_args
 
 BATCH = 500
 """Jobs in one script call: a few milliseconds of the server at most."""
@@ -22,64 +25,20 @@ BATCH = 500
 BATCH_BYTES = 4 << 20
 """Payloads in one script call, so that it is through in time whatever else they are."""
 
-LONG_BYTES = 1024
-"""Of a payload that is an argument of its own: one more costs less than the copies that are spared."""
+ENOUGH_JOBS = 100
+ENOUGH_BYTES = 96 << 10
+"""So many jobs, or bytes of their payloads, leave beside the calls under way: Redis takes them in while this process
+reads the next ones. With less, what a call costs by itself would count."""
+
+CALLS = 3
+"""Script calls of one partition and process that are under way at once."""
 
 DURABLE_CALLS = 8
-"""Script calls of one partition and process that wait for disk or replicas side by side."""
+"""The same of those that wait for disk or replicas."""
 
 SWEEP_S = 0.1
 """How late the time limit of a submit may be kept: one timer for all of them, where each would cost as much as all
 else that is done for it here."""
-
-_reply_decoder = msgspec.msgpack.Decoder(list[tuple[int, Verdict, str, str]])
-_NOT_HASHED = ("", "")
-_EVENT_CODES = {"job.succeeded": "s", "job.dead": "d", "job.cancelled": "c", "job.retrying": "r"}
-
-
-def event_codes(callback: Callback | None) -> str:
-    """The events that a callback is wanted for, and its attempts where it says them, as the scripts know them."""
-    if callback is None:
-        return ""
-    most = "" if callback.retry is None else str(callback.retry.max_attempts or "")
-    return "".join(_EVENT_CODES[event] for event in callback.events) + most
-
-
-def submit_args(
-    jobs: Sequence[Submission], place_of: Callable[[Callback], str] = lambda callback: "", *, durable: bool = False
-) -> list[Arg]:
-    """The jobs as the submit script takes them (lua/submit.lua): the values of each, the terms that they share, and
-    long bodies as arguments of their own.
-
-    `place_of` says where the callback of a job belongs: `@<partition in hex>:<key>`, or nothing.
-    """
-    terms: dict[tuple[str | int, ...], int] = {}
-    values: list[str | int] = []
-    args: list[Arg] = [b"", "durable" if durable else ""]
-    for job in jobs:
-        idem, callback = job.idempotency, job.options.callback
-        told = "" if callback is None else event_codes(callback) + place_of(callback)
-        window_ms = idem.window_ms if idem else 0
-        own = (job.lane, job.target, job.priority, job.delay_ms, job.expires_ms, job.max_attempts, told, window_ms)
-        number = terms.setdefault(own, len(terms) + 1)
-        hashed = (idem.key_hash, idem.fingerprint) if idem else _NOT_HASHED
-        body: str | int
-        if len(job.payload) < LONG_BYTES:
-            body = pack_body(job.options, job.payload)
-        else:
-            args.append(pack_long_body(job.options, job.payload))
-            body = len(args)
-        values += (job.job_id, job.key, *hashed, body, number)
-    args[0] = msgspec.msgpack.encode((values, list(chain.from_iterable(terms))))
-    return args
-
-
-def read_submitted(jobs: Sequence[Submission], reply: bytes) -> list[Submitted]:
-    """What became of each job, in order: the script tells only of those that were not simply taken in."""
-    results = [Submitted("accepted", job.job_id, "scheduled" if job.delay_ms else "pending") for job in jobs]
-    for number, verdict, job_id, status in _reply_decoder.decode(reply):
-        results[number - 1] = Submitted(verdict, job_id, status)
-    return results
 
 
 class Waiter(Protocol):
@@ -102,8 +61,20 @@ class _Asked(msgspec.Struct):
     until_s: float
 
 
+class _Call(msgspec.Struct, eq=False):
+    """A script call under way, begun at `began_s` by `perf_counter`."""
+
+    group: Sequence[_Asked]
+    jobs: Sequence[Submission]
+    args: Sequence[Arg]
+    began_s: float
+
+
 class Submitter:
-    """Submits into one partition, one script call at a time; adds no wait, since an idle one sends at once.
+    """Submits into one partition; adds no wait, since an idle one sends in the loop's next turn.
+
+    What comes while a call is under way goes into the next one. Where enough of it has come that leaves at once, so
+    that Redis is at work while this process takes in more; else once the call is over.
 
     `place_of` says where the callback of a job belongs: `@<partition in hex>:<key>`. With a `durability` above `memory`
     a call returns once its jobs are as durable, `replicas` times; several of them wait side by side.
@@ -121,13 +92,18 @@ class Submitter:
         self._place_of = place_of
         self._durability = durability
         self._replicas = replicas
-        self._senders_most = 1 if durability == "memory" else DURABLE_CALLS
+        self._calls_most = CALLS if durability == "memory" else DURABLE_CALLS
+        # with fewer under way what waits leaves, be it enough or not
+        self._calls_few = 1 if durability == "memory" else DURABLE_CALLS
         self._client = client
         self._prefix = prefix
         self._waiting: list[_Asked] = []
-        self._under_way: list[Sequence[_Asked]] = []
-        self._senders: set[asyncio.Task[None]] = set()
+        self._waiting_jobs = self._waiting_bytes = 0
+        self._calls: list[_Call] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._leaving: asyncio.Handle | None = None
         self._sweeping: asyncio.TimerHandle | None = None
+        self._ended = asyncio.Event()
 
     async def submit(self, jobs: Sequence[Submission], until_s: float | None = None) -> list[Submitted]:
         """What became of each job, in order; all of them go in one script call.
@@ -142,76 +118,120 @@ class Submitter:
         """As `submit`, for who waits without a task: it is told in the turn of the loop in which the reply comes, or
         in the next one."""
         self._waiting.append(_Asked(jobs, waiter, math.inf if until_s is None else until_s))
-        if len(self._senders) < self._senders_most:
-            self._senders.add(asyncio.create_task(self._send_waiting()))
+        self._waiting_jobs += len(jobs)
+        for job in jobs:
+            self._waiting_bytes += len(job.payload)
+        if self._is_enough():
+            self._leave()
+        elif self._leaving is None and len(self._calls) < self._calls_few:
+            self._leaving = asyncio.get_running_loop().call_soon(self._leave)
         if self._sweeping is None and until_s is not None:
             loop = asyncio.get_running_loop()
             self._sweeping = loop.call_later(SWEEP_S, self._sweep, loop)
+
+    def _is_enough(self) -> bool:
+        """Whether what waits leaves beside the calls under way."""
+        enough = self._waiting_jobs >= ENOUGH_JOBS or self._waiting_bytes >= ENOUGH_BYTES
+        return enough and len(self._calls) < self._calls_most
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         """Lets go who waited for too long; what was sent for them goes its way all the same, what was not never will:
         it would run although its client was told otherwise, and pile up for as long as Redis is silent."""
         now_s = loop.time()
-        for asked in chain(self._waiting, *self._under_way):
+        under_way = [call.group for call in self._calls]
+        for asked in chain(self._waiting, *under_way):
             if not asked.answer.done() and now_s >= asked.until_s:
                 asked.answer.set_exception(StoreUnavailable("Redis does not answer in time"))
-        self._waiting = [asked for asked in self._waiting if not asked.answer.done()]
-        left = self._waiting or any(not asked.answer.done() for asked in chain(*self._under_way))
+        self._keep_waiting([asked for asked in self._waiting if not asked.answer.done()])
+        left = self._waiting or any(not asked.answer.done() for asked in chain(*under_way))
         self._sweeping = loop.call_later(SWEEP_S, self._sweep, loop) if left else None
+
+    def _keep_waiting(self, waiting: list[_Asked]) -> None:
+        """Has these wait, and no others."""
+        self._waiting = waiting
+        self._waiting_jobs = sum([len(asked.jobs) for asked in waiting])
+        self._waiting_bytes = sum([len(job.payload) for asked in waiting for job in asked.jobs])
 
     async def aclose(self) -> None:
         """Waits for the calls under way, if any."""
-        if self._senders:
-            await asyncio.wait(self._senders)
+        while self._calls or self._leaving is not None:
+            self._ended.clear()
+            await self._ended.wait()
 
-    async def _send_waiting(self) -> None:
-        try:
-            while self._waiting:
-                group = self._take_group()
-                self._under_way.append(group)
-                try:
-                    results = await self._send(group)
-                except Exception as error:
-                    for asked in group:
-                        if not asked.answer.done():
-                            asked.answer.set_exception(error)
-                else:
-                    if self._waiting:  # they leave first, so that Redis is at work while these are told
-                        asyncio.get_running_loop().call_soon(_tell, group, results)
-                    else:
-                        _tell(group, results)
-                finally:
-                    self._under_way.remove(group)
-        finally:
-            own = asyncio.current_task()
-            assert own is not None
-            self._senders.discard(own)
-
-    def _take_group(self) -> list[_Asked]:
-        if len(self._waiting) == 1:
-            alone, self._waiting = self._waiting, []
-            return alone
-        count, total, size = 0, 0, 0
-        for asked in self._waiting:
-            total += len(asked.jobs)
-            size += sum([len(job.payload) for job in asked.jobs])
-            if count and (total > BATCH or size > BATCH_BYTES):
-                break
-            count += 1
-        group, self._waiting = self._waiting[:count], self._waiting[count:]
-        return group
-
-    async def _send(self, group: Sequence[_Asked]) -> list[Submitted]:
+    def _leave(self) -> None:
+        """Sends what waits, or as much of it as one call takes."""
+        if self._leaving is not None:
+            self._leaving.cancel()
+            self._leaving = None
+        group = self._take_group()
+        if not group:  # who waited was let go
+            self._ended.set()
+            return
         jobs = [job for asked in group for job in asked.jobs]
         self._client.calls.batch("submit", len(jobs))
-        args = submit_args(jobs, self._place_of, durable=self._durability != "memory")
         try:
-            reply = await self._call(args)
+            args = submit_args(jobs, self._place_of, durable=self._durability != "memory")
+        except Exception as error:
+            _tell(group, error)
+            return
+        call = _Call(group, jobs, args, perf_counter())
+        self._calls.append(call)
+        sent = begin(self._client, "submit", self._prefix, args) if self._durability == "memory" else None
+        if sent is None:
+            self._carry_out(call)
+        else:
+            sent.add_done_callback(partial(self._replied, call))
+
+    def _take_group(self) -> list[_Asked]:
+        waiting = self._waiting
+        if self._waiting_jobs <= BATCH and self._waiting_bytes <= BATCH_BYTES:
+            count = len(waiting)
+        else:
+            count, jobs, size = 0, 0, 0
+            for asked in waiting:
+                jobs += len(asked.jobs)
+                size += sum([len(job.payload) for job in asked.jobs])
+                if count and (jobs > BATCH or size > BATCH_BYTES):
+                    break
+                count += 1
+        self._keep_waiting(waiting[count:])
+        return waiting[:count]
+
+    def _replied(self, call: _Call, sent: asyncio.Future[list[Any]]) -> None:
+        """Takes the reply to a call that left at once."""
+        try:
+            reply = reply_of(self._client, sent)
         except StoreUnavailable:
-            # safe to repeat: a job that the first call took in is found by its id. Once, for a connection
-            # that had gone stale; longer waits are the client's to decide.
-            reply = await self._call(args)
-        return read_submitted(jobs, reply)
+            self._carry_out(call, repeated=True)
+        except StoreError as error:
+            self._end(call, error)
+        else:
+            if reply is None:
+                self._carry_out(call)
+                return
+            self._client.calls.took("submit", perf_counter() - call.began_s)
+            self._end(call, read_submitted(call.jobs, reply))
+
+    def _carry_out(self, call: _Call, *, repeated: bool = False) -> None:
+        task = asyncio.create_task(self._run(call, repeated=repeated))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, call: _Call, *, repeated: bool) -> None:
+        results: list[Submitted] | Exception
+        try:
+            try:
+                reply = await self._call(call.args)
+            except StoreUnavailable:
+                if repeated:
+                    raise
+                # safe to repeat: a job that the first call took in is found by its id. Once, for a connection that had
+                # gone stale; longer waits are the client's to decide.
+                reply = await self._call(call.args)
+            results = read_submitted(call.jobs, reply)
+        except Exception as error:
+            results = error
+        self._end(call, results)
 
     async def _call(self, args: Sequence[Arg]) -> bytes:
         if self._durability == "memory":
@@ -227,11 +247,23 @@ class Submitter:
             )
         return reply
 
+    def _end(self, call: _Call, results: list[Submitted] | Exception) -> None:
+        self._calls.remove(call)
+        if self._waiting and (len(self._calls) < self._calls_few or self._is_enough()):
+            self._leave()  # before these are told, so that Redis is at work meanwhile
+            asyncio.get_running_loop().call_soon(_tell, call.group, results)
+        else:
+            _tell(call.group, results)
+        self._ended.set()
 
-def _tell(group: Sequence[_Asked], results: list[Submitted]) -> None:
+
+def _tell(group: Sequence[_Asked], results: list[Submitted] | Exception) -> None:
     at = 0
     for asked in group:
         after = at + len(asked.jobs)
         if not asked.answer.done():
-            asked.answer.set_result(results[at:after])
+            if isinstance(results, Exception):
+                asked.answer.set_exception(results)
+            else:
+                asked.answer.set_result(results[at:after])
         at = after

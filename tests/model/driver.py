@@ -12,7 +12,7 @@ from gateway.jobs import Settlement, Submission
 from gateway.keys import format_id
 from gateway.store.claimed import parse_claim
 from gateway.store.scripts import Arg
-from gateway.store.submitter import read_submitted, submit_args
+from gateway.store.submit_call import read_submitted, submit_args
 from gateway.store.worker import read_settled, settle_args
 from tests.model import transitions
 from tests.model.checks import check_counters, check_dead, check_jobs, check_leaks, check_suspects, check_whole

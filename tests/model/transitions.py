@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gateway.jobs import Settlement, Submission, pack_body
-from gateway.store.submitter import event_codes
+from gateway.store.submit_call import event_codes
 from tests.model.breaker import Breaker
 from tests.model.jobs import Job
 from tests.model.limits import KEY_LIMITS, Target

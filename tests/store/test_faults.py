@@ -13,7 +13,7 @@ from gateway.jobs import Settlement, Submission
 from gateway.keys import JobIds
 from gateway.store import Store, Worker
 from gateway.store.scripts import script
-from gateway.store.submitter import BATCH
+from gateway.store.submitter import CALLS, ENOUGH_JOBS
 from tests.proxy import Proxy, load_scripts
 from tests.servers import Server
 from tests.store.site import LANES
@@ -154,12 +154,14 @@ async def test_what_was_not_sent_in_time_never_is_when_the_server_is_back(namesp
             await store.submit([job()])
             server.suspend()
             until_s = asyncio.get_running_loop().time() + 0.3
-            refused = [asyncio.ensure_future(store.submit([job()], until_s=until_s)) for _ in range(BATCH + 50)]
+            refused = [
+                asyncio.ensure_future(store.submit([job()], until_s=until_s)) for _ in range(CALLS * ENOUGH_JOBS + 50)
+            ]
             for answer in await asyncio.gather(*refused, return_exceptions=True):
                 assert isinstance(answer, StoreUnavailable)
             server.resume()
             await store.submit([job()])  # behind what was under way
-            assert await submitted(store) == BATCH + 2
+            assert await submitted(store) == CALLS * ENOUGH_JOBS + 2
         finally:
             server.resume()
             await store.aclose()

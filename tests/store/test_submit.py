@@ -13,7 +13,7 @@ import redis
 from gateway.errors import NotFound
 from gateway.jobs import Callback, Options, Settlement, Status, Submission, Submitted, unpack_body
 from gateway.store import Store
-from gateway.store.submitter import LONG_BYTES
+from gateway.store.submit_call import LONG_BYTES
 from tests.servers import Server
 from tests.store.conftest import Topology
 from tests.store.dump import dump

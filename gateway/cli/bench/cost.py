@@ -12,7 +12,7 @@ from gateway.jobs import Settlement, Submission
 from gateway.store import Store, Worker
 from gateway.store.claimed import parse_claim
 from gateway.store.scripts import Arg, run_pipelined, share
-from gateway.store.submitter import submit_args
+from gateway.store.submit_call import submit_args
 from gateway.store.worker import settle_args
 
 SAMPLE = 5_000

@@ -10,7 +10,8 @@ from gateway.cli.bench.rig import NOOP, fresh_store
 from gateway.jobs import Submission
 from gateway.store import Store
 from gateway.store.scripts import run
-from gateway.store.submitter import BATCH, submit_args
+from gateway.store.submit_call import submit_args
+from gateway.store.submitter import BATCH
 
 AT_ONCE = 50
 PAYLOAD = b'{"n":1}'
