@@ -250,12 +250,12 @@ def pack_body(options: Options, payload: bytes) -> str:
     return f"{_options_encoder.encode(options).decode()}\n{payload.decode()}"
 
 
-def pack_long_body(options: Options, payload: bytes) -> bytes:
-    """The same as bytes, which takes one copy of the payload and no more."""
+def pack_long_body(options: Options, payload: bytes) -> tuple[bytes, bytes]:
+    """The same in two pieces, so that the payload is not copied."""
     if not payload.isascii():
         payload.decode()
     line = b"" if options is NO_OPTIONS or options == NO_OPTIONS else _options_encoder.encode(options)
-    return b"%b\n%b" % (line, payload)
+    return line + b"\n", payload
 
 
 def unpack_body(body: bytes) -> tuple[Options, bytes]:

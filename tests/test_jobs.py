@@ -19,7 +19,7 @@ def test_body_comes_back_as_it_went_in(payload: str, tags: list[str], timeout: f
     options = Options(timeout=timeout, tags=tuple(tags))
     packed = pack_body(options, payload.encode()).encode()
     assert unpack_body(packed) == (options, payload.encode())
-    assert pack_long_body(options, payload.encode()) == packed
+    assert b"".join(pack_long_body(options, payload.encode())) == packed
 
 
 def test_body_keeps_every_option() -> None:

@@ -27,7 +27,7 @@ from redis.exceptions import (
 
 from gateway.folding import BACK
 from gateway.store.calls import Calls
-from gateway.store.link import Command, Link, alike
+from gateway.store.link import Arg, Command, Link, alike
 from gateway.store.pooled import HeedsCancel, KnowsStale
 from gateway.store.refusals import is_unknown, kind_of
 
@@ -153,7 +153,7 @@ class Client(Redis):
             self.progressed()
         return reply
 
-    async def call(self, *command: str | bytes | int) -> Any:
+    async def call(self, *command: Arg) -> Any:
         """One command over the connection that calls share; fails as `execute_command` does."""
         try:
             reply = (await self.send([command]))[0]
@@ -181,7 +181,7 @@ class Client(Redis):
             link = await self._linked()
         return await link.send(commands)
 
-    def begin(self, *command: str | bytes | int) -> asyncio.Future[list[Any]] | None:
+    def begin(self, *command: Arg) -> asyncio.Future[list[Any]] | None:
         """As `call`, from outside any task: the reply comes in a list, an error as one. None if there is no connection
         yet that calls share."""
         self.look_around()

@@ -21,6 +21,7 @@ from redis.exceptions import ClusterDownError, ConnectionError, MovedError, Redi
 from gateway.redis_url import Address, RedisUrl
 from gateway.store.asking import ask_all
 from gateway.store.client import MISLED, Client
+from gateway.store.link import Arg
 
 log = structlog.get_logger(__name__)
 
@@ -88,11 +89,11 @@ class Cluster(Client):
         """Sends a command where its key is; one without a key goes to the first primary."""
         return await self._routed(args, lambda server: server.execute_command(*args, **options))
 
-    async def call(self, *command: str | bytes | int) -> Any:
+    async def call(self, *command: Arg) -> Any:
         """One command where its key is, over the connection to that server which calls share."""
         return await self._routed(command, lambda server: server.call(*command))
 
-    def begin(self, *command: str | bytes | int) -> asyncio.Future[list[Any]] | None:
+    def begin(self, *command: Arg) -> asyncio.Future[list[Any]] | None:
         """As `call`, from outside any task; None as well while it is in doubt where the key is."""
         owner = None if self._stale else self._owners[key_slot(_key_of(command).encode())]
         return None if owner is None else self._node(owner).begin(*command)

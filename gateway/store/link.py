@@ -15,8 +15,11 @@ from typing import Any
 import hiredis
 from redis.exceptions import ConnectionError, InvalidResponse, TimeoutError
 
+Arg = str | bytes | int | tuple[bytes, bytes]
+"""The last is one text in two pieces: the second, which is long, is not copied to make one of them."""
+
 Command = tuple[Any, ...]
-"""Of strings, bytes and whole numbers."""
+"""Of such arguments."""
 
 LONG_BYTES = 1024
 """Of an argument that is written as it is, since copying it costs more than a piece of its own."""
@@ -147,21 +150,27 @@ class Link(asyncio.Protocol):
 
 def pieces(command: Command) -> Sequence[bytes]:
     """A command as it is written, in one piece or with each of its long arguments as it is: it may be a megabyte."""
-    long = [at for at, arg in enumerate(command) if arg.__class__ is bytes and len(arg) >= LONG_BYTES]
+    long = [at for at, arg in enumerate(command) if isinstance(arg, tuple) or _is_long(arg)]
     if not long:
         return (hiredis.pack_command(command),)
     found: list[bytes] = []
     head, first = b"*%d\r\n" % len(command), 0
     for at in long:
-        found += (b"%b%b$%d\r\n" % (head, _bulks(command[first:at]), len(command[at])), command[at])
+        arg: Any = command[at]
+        begun, rest = arg if isinstance(arg, tuple) else (b"", arg)
+        found += (b"%b%b$%d\r\n%b" % (head, _bulks(command[first:at]), len(begun) + len(rest), begun), rest)
         head, first = b"\r\n", at + 1
     found.append(head + _bulks(command[first:]))
     return found
 
 
+def _is_long(arg: Arg) -> bool:
+    return isinstance(arg, bytes) and len(arg) >= LONG_BYTES
+
+
 def _bulks(args: Command) -> bytes:
     """Arguments, each with its length before it."""
-    texts = [arg if arg.__class__ is bytes else str(arg).encode() for arg in args]
+    texts = [arg if isinstance(arg, bytes) else str(arg).encode() for arg in args]
     return b"".join([b"$%d\r\n%b\r\n" % (len(text), text) for text in texts])
 
 
@@ -176,4 +185,4 @@ def parser_of(connection: Any) -> hiredis.Reader:
     return hiredis.Reader(protocolError=InvalidResponse, replyError=make_error, notEnoughData=NOTHING)
 
 
-__all__ = ["NOTHING", "Command", "Link", "alike", "parser_of"]
+__all__ = ["NOTHING", "Arg", "Command", "Link", "alike", "parser_of"]

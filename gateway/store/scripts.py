@@ -16,9 +16,8 @@ from redis.exceptions import MovedError, NoScriptError, RedisError, ResponseErro
 
 from gateway.store.client import Client
 from gateway.store.functions import load, refused, takes_functions
+from gateway.store.link import Arg as Arg
 from gateway.store.refusals import is_unknown, store_error, takes_none
-
-Arg = str | bytes | int
 
 PRELUDE = ("prelude", "records", "limits", "flows", "endings")
 """What every script begins with, in this order."""

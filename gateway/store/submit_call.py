@@ -32,6 +32,8 @@ def submit_args(
     """The jobs as the submit script takes them (lua/submit.lua): the values of each, the terms that they share, and
     long bodies as arguments of their own.
 
+    `durable` ones go out by the library, which takes an argument in one piece.
+
     `place_of` says where the callback of a job belongs: `@<partition in hex>:<key>`, or nothing.
     """
     terms: dict[tuple[str | int, ...], int] = {}
@@ -48,7 +50,8 @@ def submit_args(
         if len(job.payload) < LONG_BYTES:
             body = pack_body(job.options, job.payload)
         else:
-            args.append(pack_long_body(job.options, job.payload))
+            long = pack_long_body(job.options, job.payload)
+            args.append(b"".join(long) if durable else long)
             body = len(args)
         values += (job.job_id, job.key, *hashed, body, number)
     args[0] = msgspec.msgpack.encode((values, list(chain.from_iterable(terms))))

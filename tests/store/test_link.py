@@ -43,7 +43,7 @@ async def test_replies_go_to_whom_they_belong_when_many_calls_share_the_connecti
 async def test_long_arguments_go_out_as_they_are_beside_short_ones(client: Client) -> None:
     long = [b"\r\n%d" % number * size for number, size in ((1, LONG_BYTES), (2, 1), (3, 300_000))]
     script = "return {KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]}"
-    command = ("EVAL", script, 1, "\u00e9", long[0], 7, long[1], long[2], long[0])
+    command = ("EVAL", script, 1, "\u00e9", long[0], 7, long[1], (long[2][:5], long[2][5:]), long[0])
     expected = ["\u00e9".encode(), long[0], b"7", long[1], long[2], long[0]]
     assert await client.send([("ECHO", "x"), command, ("ECHO", long[2]), command]) == [
         b"x",
