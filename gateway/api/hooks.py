@@ -135,8 +135,10 @@ def _accepted(
     """What the delivery is answered with, once it is counted and noted; raises StoreFull."""
     at_s, trigger = arrival.at_s, arrival.trigger
     verdict, taken = _check_taken(call, jobs, submitted, now_s=at_s)
-    noted = Noted(arrival.request, int(at_s * 1000), verdict, delivery, taken, "", arrival.sender)
-    call.gateway.journal.note(trigger, noted)
+    journal = call.gateway.journal
+    if journal.wants(trigger):
+        noted = Noted(arrival.request, int(at_s * 1000), verdict, delivery, taken, "", arrival.sender)
+        journal.note(trigger, noted)
     call.gateway.metrics.count_delivery(trigger.name, verdict)
     return _render_taken(taken, verdict)
 

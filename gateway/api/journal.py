@@ -19,6 +19,13 @@ EVERY_S = 0.25
 CROWDED_S = 1.0
 """In place of `EVERY_S` while more come in between than are kept: what is written then lasts no longer than that."""
 
+EACH_MOST = 1000
+"""So many deliveries to a trigger are all noted between two writes; of more, fewer and fewer: they push one another
+out, and to hold each for a moment costs as much as checking its signature."""
+
+SAMPLES = 50
+"""Of so many times as many deliveries one is noted then."""
+
 WRITE_S = 5.0
 MAX_TRIGGERS = 1000
 WAITING_BYTES = 64 * 1024 * 1024
@@ -29,12 +36,13 @@ log = structlog.get_logger(__name__)
 
 class _Waiting(msgspec.Struct):
     """What waits to be noted of a trigger in one of its lists: as many entries as are kept there, those with a body of
-    `most_body` bytes or less with it."""
+    `most_body` bytes or less with it. `seen` are those that might have been noted since the last write."""
 
     trigger: Trigger
     most: int
     most_body: int
     entries: deque[tuple[Trigger, Noted]]
+    seen: int = 0
 
 
 class Journal:
@@ -49,6 +57,14 @@ class Journal:
         self._waiting: dict[tuple[str, List], _Waiting] = {}
         self._bytes = 0
         self._task: asyncio.Task[None] | None = None
+
+    def wants(self, trigger: Trigger) -> bool:
+        """Whether one more delivery that was taken in is to be noted."""
+        waiting = self._waiting.get((trigger.name, "deliveries"))
+        if waiting is None:
+            return True
+        waiting.seen = seen = waiting.seen + 1
+        return seen <= EACH_MOST or seen % (seen // SAMPLES) == 0
 
     def note(self, trigger: Trigger, noted: Noted) -> None:
         """Has it written soon."""

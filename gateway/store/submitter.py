@@ -121,18 +121,14 @@ class Submitter:
         self._waiting_jobs += len(jobs)
         for job in jobs:
             self._waiting_bytes += len(job.payload)
-        if self._is_enough():
+        calls = len(self._calls)
+        if calls < self._calls_most and (self._waiting_jobs >= ENOUGH_JOBS or self._waiting_bytes >= ENOUGH_BYTES):
             self._leave()
-        elif self._leaving is None and len(self._calls) < self._calls_few:
+        elif self._leaving is None and calls < self._calls_few:
             self._leaving = asyncio.get_running_loop().call_soon(self._leave)
         if self._sweeping is None and until_s is not None:
             loop = asyncio.get_running_loop()
             self._sweeping = loop.call_later(SWEEP_S, self._sweep, loop)
-
-    def _is_enough(self) -> bool:
-        """Whether what waits leaves beside the calls under way."""
-        enough = self._waiting_jobs >= ENOUGH_JOBS or self._waiting_bytes >= ENOUGH_BYTES
-        return enough and len(self._calls) < self._calls_most
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         """Lets go who waited for too long; what was sent for them goes its way all the same, what was not never will:
@@ -249,7 +245,8 @@ class Submitter:
 
     def _end(self, call: _Call, results: list[Submitted] | Exception) -> None:
         self._calls.remove(call)
-        if self._waiting and (len(self._calls) < self._calls_few or self._is_enough()):
+        enough = self._waiting_jobs >= ENOUGH_JOBS or self._waiting_bytes >= ENOUGH_BYTES
+        if self._waiting and len(self._calls) < (self._calls_most if enough else self._calls_few):
             self._leave()  # before these are told, so that Redis is at work meanwhile
             asyncio.get_running_loop().call_soon(_tell, call.group, results)
         else:

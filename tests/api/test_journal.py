@@ -57,3 +57,20 @@ async def test_last_deliveries_are_held_with_their_bodies_when_earlier_ones_have
 ) -> None:
     monkeypatch.setattr(journal, "WAITING_BYTES", 10 * BODY)
     assert 8 * BODY <= await waiting_bytes("accepted", KeptDeliveries(keep=8)) < 10 * BODY
+
+
+async def test_each_delivery_is_noted_but_of_a_flood_only_some_up_to_its_end() -> None:
+    store = Store(connect("redis://127.0.0.1:1"), namespace="n", partitions=1, lanes=("default",))
+    notes, trigger = Journal(store), Trigger("t", VERIFIER, (), Reception(deliveries=KeptDeliveries()))
+    wanted = []
+    for number in range(1, 10 * journal.EACH_MOST + 1):
+        if notes.wants(trigger):
+            wanted.append(number)
+            notes.note(trigger, Noted(WebhookRequest("POST", "/hooks/t", (), b""), number, "accepted"))
+    few = journal.EACH_MOST
+    assert wanted[:few] == list(range(1, few + 1))
+    assert few + journal.SAMPLES < len(wanted) < few + 6 * journal.SAMPLES
+    assert number - wanted[-1] <= number // journal.SAMPLES
+    await notes.aclose()
+    assert [notes.wants(trigger) for _ in range(3)] == [True] * 3  # what came before is written, or given up
+    await store.aclose()
