@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from gateway.errors import StoreError, StoreUnavailable
+from gateway.errors import StoreUnavailable
 from gateway.jobs import Callback, Submission, Submitted
 from gateway.store.client import Client
 from gateway.store.durability import Durability, run_durably
@@ -197,16 +197,17 @@ class Submitter:
         """Takes the reply to a call that left at once."""
         try:
             reply = reply_of(self._client, sent)
-        except StoreUnavailable:
-            self._carry_out(call, repeated=True)
-        except StoreError as error:
-            self._end(call, error)
-        else:
             if reply is None:
                 self._carry_out(call)
                 return
+            results: list[Submitted] | Exception = read_submitted(call.jobs, reply)
             self._client.calls.took("submit", perf_counter() - call.began_s)
-            self._end(call, read_submitted(call.jobs, reply))
+        except StoreUnavailable:
+            self._carry_out(call, repeated=True)
+            return
+        except Exception as error:
+            results = error
+        self._end(call, results)
 
     def _carry_out(self, call: _Call, *, repeated: bool = False) -> None:
         task = asyncio.create_task(self._run(call, repeated=repeated))

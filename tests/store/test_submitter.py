@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from gateway.jobs import Submission, Submitted
 from gateway.keys import JobIds
-from gateway.store import Store
+from gateway.store import Store, submitter
 from gateway.store.scripts import script
 from gateway.store.submitter import CALLS, ENOUGH_BYTES, ENOUGH_JOBS
 from tests.proxy import Proxy, load_scripts
@@ -118,3 +119,16 @@ async def test_who_asks_for_what_cannot_be_sent_is_told_so_and_nobody_else(store
     answers = await asyncio.gather(store.submit([broken]), return_exceptions=True)
     assert isinstance(answers[0], TypeError)
     assert (await store.submit([job()]))[0].verdict == "accepted"
+
+
+async def test_reply_that_cannot_be_read_is_told_to_who_asked_and_holds_up_nobody(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.submit([job()])
+    with monkeypatch.context() as patched:
+        patched.setattr(submitter, "reply_of", lambda client, sent: b"no MessagePack")
+        with pytest.raises(msgspec.DecodeError):
+            await store.submit([job()])
+    assert (await store.submit([job()]))[0].verdict == "accepted"
+    async with asyncio.timeout(10):
+        await store.aclose()
