@@ -23,9 +23,10 @@ from gateway.registry.declared import with_declared
 from gateway.registry.discovery import make_importable
 from gateway.registry.schedules import make_file_schedule
 from gateway.registry.sources import make_trigger
-from gateway.registry.targets import check_runnable
+from gateway.registry.targets import check_runnable, notices_target
 from gateway.settings import Settings
 from gateway.settings.loading import FILE
+from gateway.settings.model import NoticeSettings
 
 app = typer.Typer(help="Checks, shows and begins a configuration.", add_completion=False, no_args_is_help=True)
 
@@ -109,7 +110,7 @@ def _redis(settings: Settings) -> str:
 
 
 def faults(settings: Settings) -> Iterator[ConfigError]:
-    """Ports that meet, and the first fault of every target, trigger and schedule.
+    """Ports that meet, the first fault of every target, trigger and schedule, and notices for no target.
 
     Raises PluginError for a plugin that does not load.
     """
@@ -117,7 +118,10 @@ def faults(settings: Settings) -> Iterator[ConfigError]:
         check_ports_apart(settings.gateway, where_from())
     except ConfigError as exc:
         yield exc
-    registry = Registry.build(msgspec.structs.replace(settings, targets={}, triggers={}, schedules={}, imports=()))
+    bare = msgspec.structs.replace(
+        settings, targets={}, triggers={}, schedules={}, imports=(), notices=NoticeSettings()
+    )
+    registry = Registry.build(bare)
     targets: dict[str, Target] = {}
     for name, target in settings.targets.items():
         try:
@@ -125,6 +129,10 @@ def faults(settings: Settings) -> Iterator[ConfigError]:
             check_runnable(targets[name])
         except ConfigError as exc:
             yield exc
+    try:
+        notices_target(settings)
+    except ConfigError as exc:
+        yield exc
     yield from _faults_of_triggers(settings, registry)
     yield from _faults_of_schedules(settings, targets)
 

@@ -25,6 +25,7 @@ from gateway.registry.targets import (
     callback_config,
     check_runnable,
     make_target,
+    notices_target,
     url_config,
 )
 from gateway.schedules import Schedule
@@ -34,9 +35,7 @@ from gateway.settings import (
     Settings,
     TargetSettings,
     TriggerSettings,
-    join_place,
     known_names,
-    mend_name,
 )
 from gateway.triggers import Trigger
 from gateway.verifier import Verifier
@@ -133,13 +132,10 @@ class Registry:
 
     def _notices(self, settings: Settings) -> tuple[str, str, int] | None:
         """Target, lane and attempts of the jobs that tell of disabled targets; None if nobody is to be told."""
-        name = settings.notices.target
+        name = notices_target(settings)
         if name is None:
             return None
-        target = self._configured.get(name)
-        if target is None:
-            mend = mend_name(name, list(self._configured))
-            raise ConfigError(join_place(settings.source, "notices.target"), f'no target named "{name}"; {mend}')
+        target = self._configured[name]
         return name, target.lane or settings.lanes.default, target.retry.max_attempts
 
     def callback_config(self, url: str, secret: Secret | str | None = None) -> Any:

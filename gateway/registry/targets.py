@@ -16,7 +16,16 @@ from gateway.jobs import CALLBACK_TARGET, URL_TARGET, JobRequest
 from gateway.limits import KeyLimits, Limits, flow_fields
 from gateway.registry.unread import Unread, unread_executor
 from gateway.secret import Secret
-from gateway.settings import TARGET_KEYS, FieldFault, SecretSource, TargetSettings, decode, join_place, mend_name
+from gateway.settings import (
+    TARGET_KEYS,
+    FieldFault,
+    SecretSource,
+    Settings,
+    TargetSettings,
+    decode,
+    join_place,
+    mend_name,
+)
 
 CALLBACK_EXECUTOR = "http"
 CALLBACK_TIMEOUT_S = 30.0
@@ -149,3 +158,12 @@ def callback_config(executor: Executor[Any], url: str, secret: Secret | str | No
         return decode(table, executor.Config, "")
     except ConfigError as exc:
         raise ConfigError(f"callback.{exc.place}" if exc.place else "callback", exc.detail) from exc
+
+
+def notices_target(settings: Settings) -> str | None:
+    """The target that is told of disabled ones, if any is to be; ConfigError if the file has none of that name."""
+    name = settings.notices.target
+    if name is not None and name not in settings.targets:
+        mend = mend_name(name, list(settings.targets))
+        raise ConfigError(join_place(settings.source, "notices.target"), f'no target named "{name}"; {mend}')
+    return name

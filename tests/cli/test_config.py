@@ -63,6 +63,16 @@ def test_faults_are_told_with_their_places(bare: Shell) -> None:
     ]
 
 
+def test_target_of_notices_is_known_by_the_file(bare: Shell) -> None:
+    text = '[notices]\ntarget = "{}"\n[targets.tell]\nexecutor = "python"\ncallable = "json:dumps"\n'
+    (bare.folder / "gateway.toml").write_text(text.format("tell"))
+    assert bare.json("config", "check")["well"]
+    (bare.folder / "gateway.toml").write_text(text.format("tel") + '[targets.b]\nexecutor = "pithon"\n')
+    faults = bare.json("config", "check", code=os.EX_CONFIG)["faults"]
+    assert [each["place"] for each in faults] == ["gateway.toml: targets.b.executor", "gateway.toml: notices.target"]
+    assert 'did you mean "tell"?' in faults[1]["detail"]
+
+
 def test_port_of_both_is_a_fault_that_names_both_places(tmp_path: Path) -> None:
     (tmp_path / "gateway.toml").write_text("[gateway]\ndispatcher_port = 9090\n")
     shell = Shell(tmp_path, PORT="9090")
