@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from gateway import (
@@ -112,8 +113,15 @@ def _without_secrets(response: HttpResponse, attempt: Attempt[HttpConfig], reque
     """The answer without what proved who asks: a page that shows requests must not bring it into a record."""
     if not response.body:
         return response
-    headers = [*request.headers, ("gateway-token", attempt.completion_token)]
     auth = attempt.config.auth
-    secrets = redaction.secrets_sent(headers, request.url, own=(auth.header_name,) if auth is not None else ())
+    secrets: Sequence[bytes] = _secrets_sent(request.headers, request.url, auth.header_name if auth is not None else "")
+    if attempt.completion_token:
+        secrets = sorted((*secrets, attempt.completion_token.encode()), key=len, reverse=True)
     body = redaction.hide_sent(response.body, secrets, cut=response.truncated)
     return response if body is response.body else replace(response, body=body)
+
+
+@lru_cache(maxsize=256)
+def _secrets_sent(headers: tuple[tuple[str, str], ...], url: str, own: str) -> tuple[bytes, ...]:
+    """Those that the requests of a target have in common, and all of a request whose headers are its own."""
+    return tuple(redaction.secrets_sent(headers, url, own=(own,) if own else ()))

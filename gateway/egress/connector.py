@@ -45,6 +45,11 @@ class Handler(ResponseHandler):
         self.answered = True
         super().data_received(data)
 
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """Asked for after each piece that was read of a body; has the parser look for more where it was held up."""
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
+
     def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
         self.answers += 1
         if self.answers <= MAX_ANSWERS:

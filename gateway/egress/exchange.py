@@ -93,7 +93,10 @@ async def exchange(
         else:
             transport.writelines((head, body))
         message, content = await _final_answer(handler)
-        captured, truncated = await _capped(content, max_body)
+        if content.is_eof() and content.total_bytes <= max_body:  # as nearly always: it came with the head
+            captured, truncated = content.read_nowait(-1), False
+        else:
+            captured, truncated = await _capped(content, max_body)
         whole = not truncated and transport.get_write_buffer_size() == 0
     except (ServerDisconnectedError, ClientOSError) as exc:
         if handler.uses > 1 and not handler.answered:

@@ -12,6 +12,7 @@ import pytest
 
 from gateway import HttpError
 from gateway.egress.client import EgressClient
+from gateway.egress.exchange import READ_BYTES
 from tests.egress.receiver import Peer, Receiver, Script, always, answer, kind_of, nowhere, replies, resolving, stall
 
 CAP = 65536
@@ -52,6 +53,16 @@ async def test_answer_comes_back_with_status_headers_and_body(client: EgressClie
     assert seen.values("accept-encoding") == ["identity"]
     assert seen.values("user-agent") == ["event-gateway"]
     assert seen.values("host") == [f"127.0.0.1:{receiver.port}"]
+
+
+async def test_answer_longer_than_what_is_read_ahead_comes_back_whole(client: EgressClient) -> None:
+    body = b"x" * (16 * READ_BYTES)
+    async with Receiver(always(answer(body=body))) as receiver:
+        for _ in range(2):  # the second on a kept connection
+            response = await client.request("POST", receiver.url, timeout_s=10, max_body=len(body))
+            assert (response.body, response.truncated) == (body, False)
+        response = await client.request("POST", receiver.url, timeout_s=10, max_body=len(body) - 1)
+        assert (response.body, response.truncated) == (body[:-1], True)
 
 
 async def test_connection_is_kept_for_the_next_request(client: EgressClient) -> None:

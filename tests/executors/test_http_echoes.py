@@ -86,3 +86,11 @@ async def test_secret_at_the_end_of_what_is_kept_is_hidden_although_it_is_cut(ht
 async def test_answer_without_secrets_is_kept_byte_for_byte(http: EgressClient) -> None:
     config: dict[str, Any] = {"headers": {"X-Api-Key": "abc"}, "query": "?v=1&key=7"}
     assert await answered(http, b'{"abc": 7, "n": 1.0}', **config) == '{"abc": 7, "n": 1.0}'
+
+
+async def test_secrets_of_each_request_are_hidden_when_targets_answer_in_turn(http: EgressClient) -> None:
+    for number in (1, 2, 1):
+        secret, token = f"bearerSECRET{number}", f"tokenSECRET{number}"
+        body = orjson.dumps([secret, token, f"bearerSECRET{3 - number}"])
+        kept = await answered(http, body, token=token, query="", auth=Bearer(Secret(secret)))
+        assert orjson.loads(kept) == ["***", "***", f"bearerSECRET{3 - number}"]
