@@ -239,6 +239,8 @@ def test_file_that_is_not_utf8_is_an_error(tmp_path: Path) -> None:
         (f'[gateway]\nhost = "{"a" * 64}"', "gateway.toml: gateway.host", "not an address"),
         ('[gateway]\ndispatcher_host = "a..b"', "gateway.toml: gateway.dispatcher_host", "not an address"),
         (f"[gateway]\nport = {'1' * 5000}", "gateway.toml", "more than 4300 digits"),
+        (f"[gateway]\nport = {'[' * 5000}", "gateway.toml", "is nested too deep"),
+        (f"[schedules.a]\npayload{'.a' * 3000} = 1", "gateway.toml", "is nested too deep"),
         ('[gateway]\npublic_url = "hooks"', "gateway.toml: gateway.public_url", 'write "https://'),
         ('[gateway]\npublic_url = "https://h/\\n"', "gateway.toml: gateway.public_url", 'write "https://'),
         ('[gateway]\npublic_url = "https://a\\u0000b"', "gateway.toml: gateway.public_url", 'write "https://'),

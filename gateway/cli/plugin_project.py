@@ -32,13 +32,18 @@ def new(
         detail = 'is no name of a project; write small letters, digits and dashes, such as "acme-printer"'
         raise ConfigError(f"plugins new: {name}", detail)
     folder = directory or Path(name)
-    if folder.exists() and any(folder.iterdir()):
-        detail = "is there already, and not empty; choose another name or --directory"
-        raise ConfigError(f"plugins new: {folder}", detail)
     files = dict(project_files(name))
-    for path, text in files.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(text)
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            detail = "is there already, and not empty; choose another name or --directory"
+            raise ConfigError(f"plugins new: {folder}", detail)
+        for path, text in files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text)
+    except OSError as exc:
+        raise ConfigError(
+            f"plugins new: {folder}", f"cannot be written: {exc.strerror}; choose another name or --directory"
+        ) from exc
     if as_json:
         print_json({"written": str(folder), "files": sorted(files)})
         return

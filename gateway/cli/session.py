@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from inspect import Parameter
 from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
 
+import httpx
 import msgspec
 import typer
 from typer.models import ArgumentInfo
@@ -135,6 +136,8 @@ def speaks(work: Callable[Concatenate[Session, P], None]) -> Callable[..., None]
             raise typer.BadParameter(str(error)) from error
         except UnicodeEncodeError as error:  # the shell hands bytes on as they are
             raise typer.BadParameter("an argument is not UTF-8 text") from error
+        except httpx.InvalidURL as error:  # names and filters stand in the request's URL
+            raise typer.BadParameter(f"an argument cannot stand in a URL: {error}") from error
 
     parameters = [*own, *ours]
     command.__name__, command.__doc__, command.__module__ = work.__name__, work.__doc__, work.__module__

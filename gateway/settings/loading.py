@@ -40,6 +40,9 @@ R = TypeVar("R", covariant=True)
 FILE = "gateway.toml"
 
 _BARE = re.compile(r"[A-Za-z0-9_\-]+\Z", re.ASCII)
+_MOST_LEVELS = 100
+"""Of tables and lists in each other: a payload has 64."""
+
 _TOML_AT = re.compile(r"(.*) \(at line (\d+), column (\d+)\)\Z", re.DOTALL)
 
 
@@ -135,7 +138,7 @@ def read_file(environ: Mapping[str, str], directory: Path) -> tuple[str, dict[st
     text = ""
     try:
         text = (directory / source).read_bytes().decode()
-        return source, tomllib.loads(text)
+        return source, _not_too_deep(tomllib.loads(text))
     except FileNotFoundError as exc:
         if not named:
             return source, {}
@@ -150,6 +153,17 @@ def read_file(environ: Mapping[str, str], directory: Path) -> tuple[str, dict[st
         raise ConfigError(source, "holds a number of more than 4300 digits") from exc
     except RecursionError as exc:
         raise ConfigError(source, "is nested too deep") from exc
+
+
+def _not_too_deep(table: dict[str, Any]) -> dict[str, Any]:
+    """The table; RecursionError if it is too deep for those who read on: dotted keys nest without a call each."""
+    level: list[object] = [table]
+    for _ in range(_MOST_LEVELS):
+        if not level:
+            return table
+        inner = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, (dict, list))]
+        level = [value for values in inner for value in values]
+    raise RecursionError
 
 
 def _syntax_error(source: str, message: str, text: str) -> ConfigError:

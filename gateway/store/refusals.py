@@ -24,7 +24,7 @@ _UNAVAILABLE: dict[str, str] = {
     "NOREPLICAS": "has too few replicas to accept writes",
     "UNBLOCKED": "was failed over",
     "NOAUTH": "wants a password, or refused it",
-    "NOPERM": "does not let this user run the scripts",
+    "NOPERM": "does not let this user do what is needed",
 }
 
 _WORDS: dict[type[Exception], str] = {
@@ -93,7 +93,9 @@ def store_error(error: Exception) -> StoreError:
             "Redis has no database of the number at the end of its URL; take a lower one (0 is always there)"
         )
     if word in _UNAVAILABLE:
-        return StoreUnavailable(f"Redis {_UNAVAILABLE[word]} ({word})")
+        # which command it was, or that it was a key; not who the user is, since /readyz tells anybody
+        said = f": {text.partition(' has ')[2] or text}" if word == "NOPERM" else ""
+        return StoreUnavailable(f"Redis {_UNAVAILABLE[word]} ({word}{said})")
     if isinstance(error, (redis.ConnectionError, redis.TimeoutError, OSError)):
         return StoreUnavailable(f"Redis cannot be reached: {text or type(error).__name__}")
     return StoreError(f"Redis refused a script: {text}")

@@ -139,6 +139,8 @@ def test_plugin_project_is_told_file_by_file(bare: Shell) -> None:
     assert "pyproject.toml" in made["files"]
     assert all((bare.folder / "acme-printer" / file).is_file() for file in made["files"])
     assert "is there already" in bare.refused("plugins", "new", "acme-printer", code=os.EX_CONFIG)
+    (bare.folder / "taken").touch()
+    assert "choose another name" in bare.refused("plugins", "new", "taken", code=os.EX_CONFIG)
 
 
 def test_doctor_without_redis_still_tells_of_the_configuration(bare: Shell) -> None:
