@@ -171,6 +171,28 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
+class Workers(Multiprocess):
+    """Worker processes, each replaced when it ends, which is told; HUP stops them all unless it is ignored."""
+
+    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket]) -> None:
+        heeded = stop_signals()
+        super().__init__(config, sockets)
+        if signal.SIGHUP not in heeded:
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    def handle_hup(self) -> None:
+        self.should_exit.set()
+
+    def keep_subprocess_alive(self) -> None:
+        before = list(self.processes)
+        super().keep_subprocess_alive()
+        for ended, heir in zip(before, self.processes, strict=True):
+            if heir is not ended:
+                log.warning(
+                    "worker ended; another takes its place", pid=ended.pid, exit_code=ended.exitcode, by=heir.pid
+                )
+
+
 def uvicorn_config(app: Any, **more: Any) -> uvicorn.Config:
     """How uvicorn runs the application; `more` goes over it."""
     options: dict[str, Any] = {
@@ -197,7 +219,7 @@ def _serve_many(settings: Settings, listener: socket.socket, workers: int) -> in
     os.environ[REDIS_URL] = settings.redis_url.reveal()
     os.environ[_MANAGER_PID] = str(os.getpid())
     config = uvicorn_config(_WORKER_APP, factory=True, workers=workers)
-    manager = Multiprocess(config, [listener])
+    manager = Workers(config, [listener])
     with tempfile.TemporaryDirectory(prefix="gateway-workers-") as folder:
         os.environ[WORKERS_FOLDER] = folder
         manager.run()

@@ -18,6 +18,7 @@ import pytest
 
 from tests.api.running import CONFIG
 from tests.servers import Server
+from tests.waiting import until_sync
 
 PROGRAM = """
 import os, sys
@@ -114,6 +115,37 @@ def test_serve_takes_jobs_and_ends_with_0_on_term(
         assert process.wait(WAIT_S) == 0
 
 
+def test_a_worker_that_was_killed_is_told_of_and_replaced_and_hup_stops_all(
+    valkey_server: Server, namespace: str, tmp_path: Path
+) -> None:
+    with serving(tmp_path, valkey_server.url, namespace, workers=2) as process:
+        base = f"http://127.0.0.1:{port_of(process)}"
+        assert eventually(f"{base}/readyz").status_code == 200
+        killed = workers_of(process)[0]
+        os.kill(killed, signal.SIGKILL)
+        until_sync(lambda: killed not in workers_of(process) and len(workers_of(process)) == 2)
+        process.send_signal(signal.SIGHUP)  # as of a terminal that closes
+        output, _ = process.communicate(timeout=WAIT_S)
+        assert process.returncode == 0
+    line = next(line for line in plain(output).splitlines() if "worker ended" in line)
+    assert f"pid={killed}" in line
+    assert "exit_code=-9" in line
+
+
+def workers_of(process: subprocess.Popen[str]) -> list[int]:
+    """Its children but for the one that the library keeps to clean up after it."""
+    found = []
+    for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+        with contextlib.suppress(FileNotFoundError):  # it has ended meanwhile
+            if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(int(pid))
+    return found
+
+
+def plain(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
 def test_serve_refuses_an_address_open_to_others_without_a_key(
     valkey_server: Server, namespace: str, tmp_path: Path
 ) -> None:
@@ -169,7 +201,7 @@ def test_start_names_the_triggers_whose_signed_url_nobody_knows(
         assert process.stdout is not None
         lines = []
         for line in process.stdout:
-            lines.append(re.sub(r"\x1b\[[0-9;]*m", "", line))
+            lines.append(plain(line))
             if "gateway listens" in line:
                 break
     said = [line for line in lines if "public_url is not set" in line]
