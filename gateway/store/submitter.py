@@ -169,6 +169,9 @@ class Submitter:
             args = submit_args(jobs, self._place_of, durable=self._durability != "memory")
         except Exception as error:
             _tell(group, error)
+            if self._waiting:
+                self._leaving = asyncio.get_running_loop().call_soon(self._leave)
+            self._ended.set()
             return
         call = _Call(group, jobs, args, perf_counter())
         self._calls.append(call)

@@ -121,6 +121,16 @@ async def test_who_asks_for_what_cannot_be_sent_is_told_so_and_nobody_else(store
     assert (await store.submit([job()]))[0].verdict == "accepted"
 
 
+async def test_what_cannot_be_sent_does_not_hold_up_the_end(store: Store) -> None:
+    await store.submit([job()])
+    broken = Submission(IDS.new(1, 0), "resize", b"{}", key=object())  # type: ignore[arg-type]
+    waiting = asked(store, [broken])
+    await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        await store.aclose()
+    assert isinstance((await asyncio.gather(*waiting, return_exceptions=True))[0], TypeError)
+
+
 async def test_reply_that_cannot_be_read_is_told_to_who_asked_and_holds_up_nobody(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
