@@ -1,9 +1,11 @@
 -- Gives a dispatcher up to n jobs under a lease: first promotes what is due, then takes from the lanes in order,
 -- by rank in each. A claim repeated with the same nonce gets the same jobs again, so a lost reply may be resent.
+-- A dispatcher may have two claims under way, each in a place of its own, and until a claim is answered none other in its
+-- place: of each place the last claim is remembered.
 --
 -- KEYS  1 prefix
 -- ARGV  1 dispatcher id, 2 nonce, 3 n, 4 lease ms, 5 suspects allowed (0 or 1), 6 promote at most,
---       7 heartbeat ms, 8… per lane 3, in order: name, weight (0 for all: strict order), most ms its first job waits
+--       7 heartbeat ms, 8 place (1 or 2), 9… per lane 3, in order: name, weight (0 for all: strict order), most ms its first job waits
 --       before it goes ahead of every lane (0: as long as it takes)
 -- Returns  1 us until the next due job (-1: none), 2 is there more to claim (0 or 1), 3 the time in ms, 4 ids with commas, 5 of the
 --       jobs that are no longer as they were submitted in turn 2: number and what is new (attempt, previous delay ms,

@@ -4,7 +4,8 @@ local HEARTBEAT_PART = 20 -- a heartbeat renewed within this part of itself is n
 
 local dispatcher, dk
 local n, lease_ms, promote_most, heartbeat_ms
-local last -- what the dispatcher's record says of its last claim: nonce, ids, seen, idle
+local place -- of the claim: '' or '2', behind the names of its fields in the dispatcher's record
+local last -- what the dispatcher's record says of its last claim in that place: nonce, ids, and seen, idle
 local lanes, known, weights, weight_sum, patience
 local left -- is there a job left in the lane that was visited last?
 
@@ -13,8 +14,9 @@ local function read_args()
   dispatcher, nonce = args[1], args[2]
   n, lease_ms, suspects_left = whole(args[3], 0), whole(args[4], 1), whole(args[5], 0)
   promote_most, heartbeat_ms = whole(args[6], 0), whole(args[7], 1)
-  if not (n and lease_ms and suspects_left and promote_most and heartbeat_ms) or find(nonce, '[|,\n]') or #args < 10 or (#args - 7) % 3 ~= 0 then
-    return redis.error_reply('ERR claim: dispatcher nonce n lease_ms suspects promote_most heartbeat_ms [lane weight wait]…')
+  place = args[8] == '2' and '2' or args[8] == '1' and ''
+  if not (n and lease_ms and suspects_left and promote_most and heartbeat_ms and place) or find(nonce, '[|,\n]') or #args < 11 or (#args - 8) % 3 ~= 0 then
+    return redis.error_reply('ERR claim: dispatcher nonce n lease_ms suspects promote_most heartbeat_ms place [lane weight wait]…')
   end
   dk = P .. 'dispatcher:' .. dispatcher
 end
@@ -30,7 +32,7 @@ end
 
 local function read_lanes()
   lanes, known, weights, weight_sum, patience = {}, {}, {}, 0, {}
-  for i = 8, #args, 3 do add_lane(args[i], tonumber(args[i + 1]) or 0, tonumber(args[i + 2]) or 0) end
+  for i = 9, #args, 3 do add_lane(args[i], tonumber(args[i + 1]) or 0, tonumber(args[i + 2]) or 0) end
   -- lanes that are no longer configured still drain, last
   for i = 1, #LANES do add_lane(LANES[i], 0, 0) end
 end
@@ -256,7 +258,7 @@ end
 -- now. `idle`: '1' if it may be among the idle, whom a wake-up takes out by itself.
 local function show_life(idle)
   local fields = {}
-  if taken_n > 0 then fields = { 'nonce', nonce, 'ids', table.concat(ids, ',') } end
+  if taken_n > 0 then fields = { 'nonce' .. place, nonce, 'ids' .. place, table.concat(ids, ',') } end
   if idle ~= last[4] then
     fields[#fields + 1] = 'idle'
     fields[#fields + 1] = idle
@@ -282,7 +284,7 @@ local function claim()
   begin_taking(lease_ms, n)
   begin_turns()
   left = false
-  last = call('HMGET', dk, 'nonce', 'ids', 'seen', 'idle')
+  last = call('HMGET', dk, 'nonce' .. place, 'ids' .. place, 'seen', 'idle')
   if last[1] == nonce then return repeat_claim() end
   read_lanes()
   promote(promote_most)

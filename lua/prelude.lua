@@ -28,7 +28,7 @@
 --   counted       SET     targets with counters of their own
 --   waiting       HASH    pending jobs by lane, and by lane:target
 --   states        HASH    scheduled, retrying and dead jobs by state:lane
---   dispatcher:<id> HASH  last claim: nonce, ids; seen: its last heartbeat in ms; idle: `0` if it is not in `idle`
+--   dispatcher:<id> HASH  last claim: nonce, ids, and nonce2, ids2 of the one beside it; seen: its last heartbeat in ms; idle: `0` if it is not in `idle`
 --   dispatchers   ZSET    dispatchers by when their heartbeat runs out, in ms
 --   beats         ZSET    dispatchers by when they last showed that their loops turn, in ms
 --   idle          ZSET    dispatchers whose last claim came back short, oldest first

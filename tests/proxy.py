@@ -91,11 +91,11 @@ class Proxy:
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, doomed: asyncio.Event) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(_CHUNK):
-                if doomed.is_set():
-                    self.lost += 1
-                    return
                 if self.delay_s:
                     await asyncio.sleep(self.delay_s)
+                if doomed.is_set():  # and with it the replies before it that have not left yet
+                    self.lost += 1
+                    return
                 writer.write(data)
                 await writer.drain()
 

@@ -49,7 +49,7 @@ GOOD: dict[str, list[Arg]] = {
     "submit": [submits(JOB, KEYED)],
     "forward": [5, msgspec.msgpack.encode(KEYED)],
     "outbox": [10, 1000, pack((JOB_ID,))],
-    "claim": ["d", "d.9", 3, 1000, 1, 10, 1000, "low", 0, 0],
+    "claim": ["d", "d.9", 3, 1000, 1, 10, 1000, 1, "low", 0, 0],
     "settle": [pack(("1:d.1", JOB_ID)), pack(SETTLED)],
     "extend": ["d", 1000, 1000, pack((JOB_ID, "1:d.1"))],
     "progress": [pack((JOB_ID, "1:d.1", "{}"))],
@@ -112,7 +112,7 @@ REQUIRED = {name: len(args) for name, args in GOOD.items()} | {
     "repair_flows": 3,
 }
 NUMERIC: dict[str, Sequence[int]] = {
-    "claim": (2, 3, 4, 5, 6),
+    "claim": (2, 3, 4, 5, 6, 7),
     "forward": (0,),
     "outbox": (0, 1),
     "extend": (1, 2),
@@ -165,7 +165,10 @@ OTHERWISE: dict[str, list[list[Arg]]] = {
     "replay_end": [["r", "running"]],
     "await_end": [["p", "sleep", JOB_ID]],
     "lookup": [["long", JOB_ID]],
-    "claim": [["d", "d.9", 3, 1000, 1, 10, 1000, "low", 0, 0, "default"]],
+    "claim": [
+        ["d", "d.9", 3, 1000, 1, 10, 1000, 1, "low", 0, 0, "default"],
+        ["d", "d.9", 3, 1000, 1, 10, 1000, 3, "low", 0, 0],
+    ],
     "configure": [[1, "", "x", "", "low"]],
     "flow_control": [["t", "concurrency"], ["t", "speed", 1]],
     "lane_control": [["low", 2], ["low", "yes"]],

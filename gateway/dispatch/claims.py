@@ -1,4 +1,4 @@
-"""The claim loop: one per partition, one exchange (settle + claim) under way at a time.
+"""The claim loop: one per partition, with an exchange (settle + claim) under way, or two where there is much to do.
 
 The loops of a dispatcher share its slots in turn (`slots`). A partition that is away keeps neither slots nor the place
 for a suspect from the others: what its claim had reserved is lent to them until it is answered.
@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from time import perf_counter
 
 import structlog
 
+from gateway.dispatch.calls import Call
 from gateway.dispatch.slots import Slots, Turn
 from gateway.errors import StoreError, StoreMismatch
 from gateway.jobs import Claimed, Settlement
 from gateway.store import ClaimRequest, Exchange, Worker
+from gateway.store.worker import Place
 
 log = structlog.get_logger(__name__)
 
@@ -27,8 +28,12 @@ POLL_S = (0.5, 1.0)
 POLLED_PARTITIONS = 4
 """With more partitions each is polled less often, so that an idle dispatcher makes no more claims than with these."""
 
+CALLS = 2
+"""Exchanges under way at once: Redis is at work on the one while the jobs of the other are started and settled here."""
+
 _STEPS_TO_LEAVE = 2
-"""Turns of the event loop until a request has left: one to make it, one for the loop to write it."""
+"""Turns of the event loop until a request has left: one to make it, one for the loop to write it. Jobs that are over at
+their first step are over by then as well."""
 
 EARLY_S = 0.0001
 """So much before jobs are due they are asked for, at most: asked in vain, Redis says how long is left."""
@@ -44,7 +49,8 @@ class ClaimLoop:
     """Claims from one partition whenever there may be work and slots are free, and writes outcomes back.
 
     Idle, it waits for a wake-up, the next due job, or the poll. Busy, its batches grow with what happened while the
-    last exchange was under way. A lost reply is asked for again, with the same nonce, until it is answered.
+    last exchange was under way; another one leaves beside that where half of the slots are free and the last claim
+    came back full. A lost reply is asked for again, with the same nonce, until it is answered.
 
     `start` is told when its jobs were asked for first, by `perf_counter`: their leases began no earlier.
     """
@@ -65,6 +71,7 @@ class ClaimLoop:
         self._settled = settled
         self._rng = rng
         self._settlements: list[Settlement] = []
+        self._queued = 0
         self._event = asyncio.Event()
         self._written = asyncio.Event()
         self._hungry = True
@@ -72,19 +79,19 @@ class ClaimLoop:
         self._claiming = True
         # by `perf_counter`: the event loop's clock has whole milliseconds
         self._look_at = 0.0
-        self._sent_s = self._asked_s = self._arrived_asked_s = 0.0
         self._timed = False
         stretch = max(1.0, partitions / POLLED_PARTITIONS)
         self._poll_s = (POLL_S[0] * stretch, POLL_S[1] * stretch)
-        # what the claim under way has reserved
-        self._reserved = 0
-        self._suspect_reserved = False
-        self._arrived: Sequence[Claimed] = ()
-        self._told: tuple[Sequence[Settlement], Sequence[str]] = ((), ())
+        self._calls: list[Call] = []
+        self._answered: list[Call] = []
+        self._plenty = False
+        self._arrived: list[tuple[Sequence[Claimed], float]] = []
+        self._told: list[tuple[Sequence[Settlement], Sequence[str]]] = []
         self.turned_s: float | None = None
         self._timer: asyncio.TimerHandle
         # half of the slots at once, so that one half runs while the other is fetched
         self._batch = max(1, (slots.count + 1) // 2)
+        self._enough = max(1, slots.count // 2)
         self._turn = Turn(self._slot_freed)
 
     def wake(self) -> None:
@@ -101,7 +108,10 @@ class ClaimLoop:
         """Queues an outcome for the next exchange."""
         self._settlements.append(settlement)
         self._written.clear()
-        self._event.set()
+        self._queued += 1
+        # else it leaves once a call is answered
+        if not self._calls or (self._queued >= self._enough and self._has_enough()):
+            self._event.set()
 
     def stop_claiming(self) -> None:
         """From now on only settles."""
@@ -116,76 +126,113 @@ class ClaimLoop:
     async def run(self) -> None:
         """Runs until cancelled; raises StoreMismatch if the data became another version's."""
         clock = asyncio.get_running_loop().time
-        while True:
-            self.turned_s = clock()
-            settlements, claim = self._settlements, self._next_claim()
-            if not settlements and claim is None:
-                self._catch_up()
-                if not self._settlements:  # else what arrived after the last claim was given back at once
-                    self._written.set()
-                await self._wait()
-                continue
-            self._settlements = []
-            self._written.clear()
-            exchange = await self._exchange_first(settlements, claim)
-            if settlements:
-                self._told = (settlements, exchange.settled)
-                self._expect_retries(settlements)
-            if claim is not None:
-                self._take(claim, exchange)
-
-    async def _exchange_first(self, settlements: Sequence[Settlement], claim: ClaimRequest | None) -> Exchange:
-        """Exchanges, and looks at what the last exchange brought once the request has left: Redis works on the one
-        while those jobs run. Begun the other way round, a batch of short jobs would keep the request back until it is
-        through."""
-        if not self._arrived and not self._told[0]:
-            return await self._exchange(settlements, claim)
-        exchange = asyncio.create_task(self._exchange(settlements, claim))
         try:
-            for _ in range(_STEPS_TO_LEAVE):
-                await asyncio.sleep(0)
+            while True:
+                self.turned_s = clock()
+                self._take_answer()
+                call = self._next_call()
+                if call is not None:
+                    await self._leave(call)
+                    continue
+                self._catch_up()
+                if self._answered:
+                    # what these jobs bring leaves before the next answer is taken, or both would go on together
+                    await _turns()
+                elif self._calls or not self._settlements:  # else what arrived was given back at once
+                    await self._wait()
+        finally:
+            await self._end_calls()
+
+    async def _leave(self, call: Call) -> None:
+        """Sends it, and looks at what the last answer brought once it has left: Redis works on the one while those jobs
+        run. Begun the other way round, a batch of short jobs would keep the request back until it is through."""
+        self._calls.append(call)
+        self._turn.away = True
+        call.task = asyncio.create_task(self._exchange(call))
+        if self._arrived or self._told:
+            await _turns()
             self._catch_up()
-            return await exchange
-        except asyncio.CancelledError:
-            exchange.cancel()
-            raise
+
+    async def _end_calls(self) -> None:
+        tasks = [call.task for call in self._calls if call.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _take_answer(self) -> None:
+        """Takes the first that is there. Of two that came together each is looked at by itself, or they would go on
+        together for ever: Redis and this process would wait for each other in turn."""
+        if not self._answered:
+            return
+        call = self._answered.pop(0)
+        exchange = call.answer()
+        self._calls.remove(call)
+        self._turn.away = bool(self._calls)
+        if call.settlements:
+            self._told.append((call.settlements, exchange.settled))
+            self._expect_retries(call)
+        if call.claim is not None:
+            self._take(call, call.claim, exchange)
 
     def _catch_up(self) -> None:
         """Tells of what the last exchange wrote, and starts what it brought: jobs among these may be some of those."""
-        (settlements, statuses), self._told = self._told, ((), ())
-        if settlements:
+        told, self._told = self._told, []
+        for settlements, statuses in told:
             self._settled(settlements, statuses)
-        arrived, self._arrived = self._arrived, ()
-        if arrived:
-            self._start(arrived, self._arrived_asked_s)
+        arrived, self._arrived = self._arrived, []
+        for jobs, asked_s in arrived:
+            self._start(jobs, asked_s)
 
-    def _next_claim(self) -> ClaimRequest | None:
-        if not (self._claiming and self._hungry):
+    def _next_call(self) -> Call | None:
+        """What is to leave now, if anything is: beside another one only a large one, or each would be small."""
+        if len(self._calls) > len(self._answered):
+            if not self._has_enough():
+                return None
+            self._hungry = True
+        claim, reserved, suspect_reserved = self._next_claim()
+        if claim is None and not self._settlements:
             return None
+        settlements, self._settlements, self._queued = self._settlements, [], 0
+        self._written.clear()
+        return Call(settlements, claim, reserved, suspect_reserved)
+
+    def _has_enough(self) -> bool:
+        """Whether one more may leave beside that which is under way."""
+        claims = self._claiming and self._plenty and len(self._calls) < CALLS
+        return claims and self._slots.spare(self._turn) >= self._enough
+
+    def _next_claim(self) -> tuple[ClaimRequest | None, int, bool]:
+        """A claim, the slots that it has reserved, and whether it has the place for a suspect as well."""
+        if not (self._claiming and self._hungry):
+            return None, 0, False
         # what is due at one instant is mostly many, and none of it is to wait for a second claim
-        n = self._reserved = self._slots.reserve(self._turn, self._slots.count if self._timed else self._batch)
+        n = self._slots.reserve(self._turn, self._slots.count if self._timed else self._batch)
         if n == 0:
-            return self._pass_on() if self._woken else None
+            return (self._pass_on() if self._woken else None), 0, False
         self._hungry = self._woken = self._timed = False
-        self._suspect_reserved = self._slots.reserve_suspect(self._turn)
-        return self._worker.next_claim(n, suspects=self._suspect_reserved)
+        suspects = not (self._calls and self._calls[0].suspect_reserved) and self._slots.reserve_suspect(self._turn)
+        return self._worker.next_claim(n, suspects=suspects, place=self._place()), n, suspects
+
+    def _place(self) -> Place:
+        """One that the call under way does not have: each has its own, in which Redis remembers its claim."""
+        other = self._calls[0].claim if self._calls else None
+        return 2 if other is not None and other.place == 1 else 1
 
     def _pass_on(self) -> ClaimRequest:
         """A claim of nothing: other partitions' jobs hold the slots, so it wakes another dispatcher for these ones."""
         self._woken = False
-        return self._worker.next_claim(0, suspects=False)
+        return self._worker.next_claim(0, suspects=False, place=self._place())
 
-    async def _exchange(self, settlements: Sequence[Settlement], claim: ClaimRequest | None) -> Exchange:
+    async def _exchange(self, call: Call) -> Exchange:
         delay_s, lent = _BACKOFF_S[0], False
-        self._asked_s = perf_counter()
-        self._turn.away = True
+        call.asked_s = perf_counter()
         try:
             while True:
                 self.turned_s = asyncio.get_running_loop().time()
-                self._sent_s = perf_counter()
+                call.sent_s = perf_counter()
                 try:
-                    exchange = await self._worker.exchange(settlements, claim)
-                    return self._kept(exchange) if lent else exchange
+                    exchange = await self._worker.exchange(call.settlements, call.claim)
+                    return self._kept(call, exchange) if lent else exchange
                 except StoreMismatch:
                     raise
                 except StoreError as error:
@@ -195,67 +242,57 @@ class ClaimLoop:
                         error=str(error),
                         retry_in_s=round(delay_s, 2),
                     )
-                self._lend()
+                call.lend(self._slots)
                 lent = True
                 await asyncio.sleep(delay_s * self._rng.uniform(0.5, 1.5))
                 delay_s = min(_BACKOFF_S[1], delay_s * 2)
         finally:
-            self._turn.away = False
+            self._answered.append(call)
+            self._event.set()
 
-    def _lend(self) -> None:
-        reserved, self._reserved = self._reserved, 0
-        if self._suspect_reserved:
-            self._slots.give_back_suspect()
-            self._suspect_reserved = False
-        if reserved:
-            self._slots.give_back(reserved)
+    def _kept(self, call: Call, exchange: Exchange) -> Exchange:
+        kept, released = call.keep(exchange, self._slots, self._turn)
+        for settlement in released:
+            self.settle(settlement)
+        return kept
 
-    def _kept(self, exchange: Exchange) -> Exchange:
-        """What of a late answer has a slot by now; the rest goes back unspent."""
-        jobs = list(exchange.claimed)
-        for job in [job for job in jobs if job.suspect]:
-            self._suspect_reserved = self._suspect_reserved or self._slots.reserve_suspect(self._turn)
-            if not self._suspect_reserved:
-                jobs.remove(job)
-        self._reserved = self._slots.take(len(jobs))
-        kept = jobs[: self._reserved]
-        kept_ids = {job.job_id for job in kept}
-        if self._suspect_reserved and not any(job.suspect for job in kept):
+    def _take(self, call: Call, claim: ClaimRequest, exchange: Exchange) -> None:
+        got, reserved = len(exchange.claimed), call.reserved
+        if call.suspect_reserved and not exchange.claimed.has_suspect:
             self._slots.give_back_suspect()
-            self._suspect_reserved = False
-        for job in exchange.claimed:
-            if job.job_id not in kept_ids:
-                self.settle(Settlement(job.job_id, job.token, "released"))
-        return replace(exchange, claimed=exchange.claimed.among(kept_ids), more=True)
-
-    def _take(self, claim: ClaimRequest, exchange: Exchange) -> None:
-        got, reserved = len(exchange.claimed), self._reserved
-        if self._suspect_reserved and not exchange.claimed.has_suspect:
-            self._slots.give_back_suspect()
-        self._reserved, self._suspect_reserved = 0, False
         poll_s = self._rng.uniform(*self._poll_s)
         wait_s = poll_s if exchange.wake_in_s is None else min(poll_s, _ahead_of(exchange.wake_in_s))
         # from when it was sent: Redis told the time a little later, and the next claim is as long on its way
-        self._look_at = self._sent_s + wait_s
+        self._look_at = call.sent_s + wait_s
         self._hungry = self._hungry or exchange.more or got == claim.n
-        self._arrived, self._arrived_asked_s = exchange.claimed, self._asked_s
+        self._plenty = 0 < claim.n == got and exchange.more
+        if got:
+            self._arrived.append((exchange.claimed, call.asked_s))
         if claim.n:
             self._turn.fed(claim.n, got)
         if got < reserved:
             self._slots.give_back(reserved - got)
 
-    def _expect_retries(self, settlements: Sequence[Settlement]) -> None:
-        for settlement in settlements:
+    def _expect_retries(self, call: Call) -> None:
+        for settlement in call.settlements:
             if settlement.outcome == "retry":
-                self._look_at = min(self._look_at, self._sent_s + settlement.delay_ms / 1000)
+                self._look_at = min(self._look_at, call.sent_s + settlement.delay_ms / 1000)
 
     async def _wait(self) -> None:
+        """Waits until there may be something to do."""
+        if self._calls:
+            await self._event.wait()
+        else:
+            await self._wait_idle()
+        self._event.clear()
+
+    async def _wait_idle(self) -> None:
+        self._written.set()
         self._arm()
         try:
             await self._event.wait()
         finally:
             self._timer.cancel()
-        self._event.clear()
 
     def _arm(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(self._look_at - perf_counter(), self._look_again)
@@ -273,6 +310,11 @@ class ClaimLoop:
     def _slot_freed(self) -> None:
         if self._hungry:
             self._event.set()
+
+
+async def _turns() -> None:
+    for _ in range(_STEPS_TO_LEAVE):
+        await asyncio.sleep(0)
 
 
 def _ahead_of(due_in_s: float) -> float:

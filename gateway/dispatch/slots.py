@@ -52,6 +52,12 @@ class Slots:
         self.free -= n
         return n
 
+    def spare(self, turn: Turn) -> int:
+        """How many free slots there are that no other turn waits for."""
+        if self._line and not all(each is turn or each.away for each in self._line):
+            return 0
+        return self.free
+
     def take(self, most: int) -> int:
         """Takes up to `most` free slots for jobs that are there already, whoever waits: how many it got."""
         n = max(0, min(self.free, most))

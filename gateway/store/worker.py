@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -15,17 +15,22 @@ from gateway.store.client import Client
 from gateway.store.scripts import Arg, run, run_pipelined
 
 _settle_decoder = msgspec.msgpack.Decoder(list[int | str])
+Place = Literal[1, 2]
 PROMOTE_MOST = 1000
 """Due jobs that one claim moves into the lanes; more than it may take, so that many at once catch up fast."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimRequest:
-    """A claim that may be repeated as it is until it is answered: its nonce makes the repeat safe."""
+    """A claim that may be repeated as it is until it is answered: its nonce makes the repeat safe.
+
+    Two may be under way beside each other, in different places; none in a place whose last one is not answered.
+    """
 
     nonce: str
     n: int
     suspects: bool
+    place: Place = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +107,10 @@ class Worker:
     max_wait_ms: Mapping[str, int] = field(default_factory=dict)
     _claims: int = 0
 
-    def next_claim(self, n: int, *, suspects: bool) -> ClaimRequest:
+    def next_claim(self, n: int, *, suspects: bool, place: Place = 1) -> ClaimRequest:
         """A claim with a nonce of its own."""
         self._claims += 1
-        return ClaimRequest(f"{self.dispatcher_id}.{self._claims}", n, suspects)
+        return ClaimRequest(f"{self.dispatcher_id}.{self._claims}", n, suspects, place)
 
     async def exchange(self, settlements: Sequence[Settlement], claim: ClaimRequest | None) -> Exchange:
         """Settles and claims in one round trip."""
@@ -157,6 +162,7 @@ class Worker:
             suspects,
             PROMOTE_MOST,
             self.heartbeat_ms,
+            claim.place,
         ]
         for lane in self.lanes:
             head += (lane, self.weights.get(lane, 0), self.max_wait_ms.get(lane, 0))

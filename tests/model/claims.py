@@ -28,6 +28,7 @@ class Claim:
     lanes: tuple[str, ...]
     policy: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """By lane: its weight, and the most ms that its first job waits; without any, lanes go in strict order."""
+    place: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +43,10 @@ class Answer:
 def repeated(model: Model, claim: Claim) -> list[Job] | None:
     """What a claim that was answered before must give again; None if it is a new one."""
     known = model.dispatcher(claim.dispatcher)
-    if known.nonce != claim.nonce:
+    nonce, job_ids = known.given.get(claim.place, ("", ()))
+    if nonce != claim.nonce:
         return None
-    jobs = [model.jobs[job_id] for job_id in known.job_ids if job_id in model.jobs]
+    jobs = [model.jobs[job_id] for job_id in job_ids if job_id in model.jobs]
     return [job for job in jobs if job.status == "running" and job.token == f"{job.attempt}:{claim.nonce}"]
 
 
@@ -120,7 +122,7 @@ class Audit:
         heartbeat_ms = self._claim.heartbeat_ms
         known = self._model.beat(self._claim.dispatcher, heartbeat_ms, at_least_ms=heartbeat_ms * HEARTBEAT_PART)
         if answer.jobs:
-            known.nonce, known.job_ids = self._claim.nonce, tuple(job.job_id for job in answer.jobs)
+            known.given[self._claim.place] = self._claim.nonce, tuple(job.job_id for job in answer.jobs)
 
     def left_over(self) -> list[Job]:
         """What was there to take and was not taken."""

@@ -168,7 +168,7 @@ class Driver:
         again = repeated(self.model, claim)
         due = [member for member, at in self.snapshot.zset("due").items() if at <= self.model.now_us]
         args: list[Arg] = [claim.dispatcher, claim.nonce, claim.n, claim.lease_ms, int(claim.suspects)]
-        args += [claim.promote_most, claim.heartbeat_ms]
+        args += [claim.promote_most, claim.heartbeat_ms, claim.place]
         for lane in claim.lanes:
             args += [lane, *claim.policy.get(lane, (0, 0))]
         reply, snapshot = self.engine.run("claim", args)

@@ -37,7 +37,7 @@ class Life(RuleBasedStateMachine):
         self.driver = Driver(self.engine, self.tally)
         self.tally.examples += 1
         self.focus: list[str] = []
-        self.last_claim: dict[str, Claim] = {}
+        self.last_claim: dict[tuple[str, int], Claim] = {}
         self.last_settled: list[Settlement] = []
         self.last_submitted: list[Submission] = []
         self.last_cancelled: tuple[str, str] | None = None
@@ -205,7 +205,7 @@ class Life(RuleBasedStateMachine):
         driver, jobs = self.driver, self.jobs
         if what == "leave":
             driver.leave(name)
-            self.last_claim.pop(name, None)
+            self.last_claim = {place: it for place, it in self.last_claim.items() if place[0] != name}
         elif what == "look":
             driver.inspect()
         elif what == "forget":
@@ -247,8 +247,9 @@ class Life(RuleBasedStateMachine):
     ) -> None:
         promote_most = 2 if name == "d3" else 1_000
         nonce = self.driver.new_nonce(name)
-        claim = Claim(name, nonce, n, suspects, lease_ms, HEARTBEAT_MS, promote_most, LANES, policy)
-        self.last_claim[name] = claim
+        place = 1 + n % 2
+        claim = Claim(name, nonce, n, suspects, lease_ms, HEARTBEAT_MS, promote_most, LANES, policy, place)
+        self.last_claim[name, place] = claim
         self.driver.claim(claim)
 
     def _settle(self, items: list[Settlement]) -> None:

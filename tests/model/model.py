@@ -20,12 +20,12 @@ class Broken(AssertionError):
 
 @dataclass(slots=True)
 class Dispatcher:
-    """A dispatcher as Redis knows it: its heartbeat's end, its last claim that gave anything, and every one asked."""
+    """A dispatcher as Redis knows it: its heartbeat's end, and by place its last claim that gave anything."""
 
     alive_until_ms: int = 0
     seen_ms: int = 0
-    nonce: str = ""
-    job_ids: tuple[str, ...] = ()
+    given: dict[int, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    """Nonce and ids."""
 
 
 @dataclass(slots=True)

@@ -275,6 +275,11 @@ MUTATIONS = (
         "if false then",
     ),
     Mutation(
+        "claim: what is under way beside it is forgotten",
+        "fields = { 'nonce' .. place, nonce, 'ids' .. place,",
+        "fields = { 'nonce', nonce, 'ids',",
+    ),
+    Mutation(
         "claim: any number of suspects at once",
         "  if suspect then suspects_left = 0 end\n",
         "",

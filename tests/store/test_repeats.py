@@ -57,6 +57,21 @@ async def test_claim_gives_the_same_jobs_when_repeated(site: Site) -> None:
     await assert_repeatable(site, claim)
 
 
+async def test_claims_beside_each_other_give_each_its_own_jobs_when_repeated(site: Site) -> None:
+    await site.put(9)
+    worker = site.worker()
+    asked = [worker.next_claim(3, suspects=True, place=1), worker.next_claim(2, suspects=True, place=2)]
+    first, second = [list((await worker.exchange([], request)).claimed) for request in asked]
+    for _ in range(2):
+        for request, jobs in zip(asked, (first, second), strict=True):
+            assert (await worker.exchange([], request)).claimed == jobs
+    later = worker.next_claim(3, suspects=True, place=2)
+    third = list((await worker.exchange([], later)).claimed)
+    assert (await worker.exchange([], asked[0])).claimed == first
+    assert (await worker.exchange([], later)).claimed == third
+    assert len({job.job_id for job in (*first, *second, *third)}) == 8
+
+
 async def test_claim_gives_only_what_is_still_held_when_repeated_late(site: Site) -> None:
     await site.put(3)
     worker = site.worker()

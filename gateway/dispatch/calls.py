@@ -1,0 +1,58 @@
+"""Calls of a claim loop: what one settles and claims, and the slots that it has reserved until it is answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from gateway.dispatch.slots import Slots, Turn
+from gateway.jobs import Settlement
+from gateway.store import ClaimRequest, Exchange
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """An exchange, from when it leaves until its answer is taken; times are by `perf_counter`.
+
+    `asked_s` is when it left first, `sent_s` when it did last: it is repeated until it is answered.
+    """
+
+    settlements: Sequence[Settlement]
+    claim: ClaimRequest | None
+    reserved: int
+    suspect_reserved: bool
+    asked_s: float = 0.0
+    sent_s: float = 0.0
+    task: asyncio.Task[Exchange] | None = None
+
+    def answer(self) -> Exchange:
+        """What came, once it is over; raises what ended it otherwise."""
+        assert self.task is not None, "it has left"
+        return self.task.result()
+
+    def lend(self, slots: Slots) -> None:
+        """Leaves to others what it has reserved, since its answer is late."""
+        reserved, self.reserved = self.reserved, 0
+        if self.suspect_reserved:
+            slots.give_back_suspect()
+            self.suspect_reserved = False
+        if reserved:
+            slots.give_back(reserved)
+
+    def keep(self, exchange: Exchange, slots: Slots, turn: Turn) -> tuple[Exchange, list[Settlement]]:
+        """Of an answer to what was lent: what of it has a slot by now, and the rest, to go back unspent."""
+        jobs = list(exchange.claimed)
+        for job in [job for job in jobs if job.suspect]:
+            self.suspect_reserved = self.suspect_reserved or slots.reserve_suspect(turn)
+            if not self.suspect_reserved:
+                jobs.remove(job)
+        self.reserved = slots.take(len(jobs))
+        kept = jobs[: self.reserved]
+        kept_ids = {job.job_id for job in kept}
+        if self.suspect_reserved and not any(job.suspect for job in kept):
+            slots.give_back_suspect()
+            self.suspect_reserved = False
+        rest = [job for job in exchange.claimed if job.job_id not in kept_ids]
+        released = [Settlement(job.job_id, job.token, "released") for job in rest]
+        return replace(exchange, claimed=exchange.claimed.among(kept_ids), more=True), released

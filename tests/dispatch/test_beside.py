@@ -1,0 +1,170 @@
+"""When an exchange leaves beside one that is under way, and what comes of two whose replies are lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gateway.dispatch.claims import ClaimLoop
+from gateway.dispatch.slots import Slots
+from gateway.jobs import Claimed, Settlement, Submission
+from gateway.keys import JobIds
+from gateway.store import ClaimRequest, Exchange, Store, Worker
+from gateway.store.scripts import script
+from tests.dispatch.running import dispatching, settings_for
+from tests.dispatch.tasks import Stage
+from tests.proxy import Proxy, load_scripts
+from tests.servers import Server
+from tests.waiting import ended, until
+
+IDS = JobIds()
+
+
+@dataclass(eq=False)
+class Under:
+    """A call that was carried out; its answer is handed on once it may go."""
+
+    settlements: Sequence[Settlement]
+    claim: ClaimRequest | None
+    go: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Held(Worker):
+    """A worker whose answers are let go one by one."""
+
+    under: list[Under]
+
+    async def exchange(self, settlements: Sequence[Settlement], claim: ClaimRequest | None) -> Exchange:
+        call = Under(settlements, claim)
+        answer = await super().exchange(settlements, claim)
+        self.under.append(call)
+        await call.go.wait()
+        self.under.remove(call)
+        return answer
+
+
+@contextlib.asynccontextmanager
+async def claiming(server: Server, namespace: str, slots: Slots, *, jobs: int) -> AsyncIterator[Held]:
+    """A claim loop on a lane with so many jobs, each of which succeeds at its first step."""
+    store = await Store.open(server.url, namespace=namespace, lanes=("default",))
+    await store.submit([Submission(IDS.new(1, 0), "t", b"{}") for _ in range(jobs)])
+    worker = Held(store.client, store.keyspaces[0], "d", store.lanes, lease_ms=30_000, heartbeat_ms=30_000)
+    worker.under = []
+
+    def start(claimed: Sequence[Claimed], asked_s: float) -> None:
+        asyncio.get_running_loop().call_soon(finish, claimed)
+
+    def finish(claimed: Sequence[Claimed]) -> None:
+        for one in claimed:
+            slots.give_back(1)
+            loop.settle(Settlement(one.job_id, one.token, "succeeded"))
+
+    loop = ClaimLoop(worker, slots, start=start, settled=lambda done, statuses: None, rng=random.Random(1))
+    running = asyncio.create_task(loop.run())
+    try:
+        yield worker
+    finally:
+        await ended(running)
+        await store.aclose()
+
+
+async def under_way(worker: Held, count: int) -> None:
+    """Returns once so many calls wait for their answers."""
+
+    async def so_many() -> bool:
+        return len(worker.under) == count
+
+    await until(so_many)
+
+
+def claims(worker: Held) -> list[ClaimRequest]:
+    return [call.claim for call in worker.under if call.claim is not None]
+
+
+async def test_claim_leaves_beside_another_when_the_last_one_came_back_full(
+    valkey_server: Server, namespace: str
+) -> None:
+    slots = Slots(10)
+    async with claiming(valkey_server, namespace, slots, jobs=30) as worker:
+        await under_way(worker, 1)
+        worker.under[0].go.set()
+        await under_way(worker, 2)
+        assert [(claim.n, claim.place) for claim in claims(worker)] == [(5, 1), (5, 2)]
+        assert slots.free == 0, "asked for more than there are slots"
+        assert [len(call.settlements) for call in worker.under] == [0, 5]
+
+
+async def test_answers_that_come_together_go_on_one_after_the_other(valkey_server: Server, namespace: str) -> None:
+    async with claiming(valkey_server, namespace, Slots(10), jobs=50) as worker:
+        await under_way(worker, 1)
+        worker.under[0].go.set()
+        await under_way(worker, 2)
+        before = [claim.nonce for claim in claims(worker)]
+        for call in worker.under:
+            call.go.set()
+
+        async def others() -> bool:
+            return len(worker.under) == 2 and not {claim.nonce for claim in claims(worker)} & set(before)
+
+        await until(others)
+        assert [len(call.settlements) for call in worker.under] == [5, 5]
+        assert {claim.place for claim in claims(worker)} == {1, 2}
+
+
+async def test_outcomes_wait_for_the_call_under_way_when_there_is_little_to_do(
+    valkey_server: Server, namespace: str
+) -> None:
+    async with claiming(valkey_server, namespace, Slots(10), jobs=5) as worker:
+        await under_way(worker, 1)
+        worker.under[0].go.set()
+
+        async def next_one() -> bool:
+            return len(worker.under) == 1 and not worker.under[0].go.is_set()
+
+        await until(next_one)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        (call,) = worker.under
+        assert not call.settlements
+        call.go.set()
+        await until(next_one)
+        assert len(worker.under[0].settlements) == 5
+
+
+async def test_jobs_run_once_when_replies_to_calls_beside_each_other_are_lost(
+    valkey_server: Server, namespace: str, tmp_path: Path, stage: Stage
+) -> None:
+    count = 2000
+    async with (
+        Proxy(valkey_server) as proxy,
+        dispatching(settings_for(tmp_path, proxy.url, namespace, slots=20)) as running,
+    ):
+        store = running.client.store
+        await load_scripts(store, "claim", "settle", "submit")
+        await running.client.ended(await running.client.submit("echo"))
+        proxy.delay_s = 0.002  # so that the next call leaves meanwhile
+        payload = b'{"stage":"%s","label":"x"}' % namespace.encode()
+        jobs = [Submission(store.new_id(1), "mark", payload) for _ in range(count)]
+        await store.submit(jobs)
+        for lost in range(1, 6):
+            ran = len(stage.log)
+            await until(lambda ran=ran: _is(len(stage.log) >= ran + 60), every_s=0.002)  # type: ignore[misc]
+            proxy.lose_reply_to(script("claim").function)
+            await until(lambda lost=lost: _is(proxy.lost >= lost))  # type: ignore[misc]
+
+        async def over() -> bool:
+            return (await store.inspect()).counters.get("succeeded:default:mark", 0) == count
+
+        await until(over)
+        counters = (await store.inspect()).counters
+        assert len(stage.log) == count
+        assert counters.get("reclaimed:default:mark", 0) == 0
+        assert running.sample("gateway_leases_lost_total") == 0
+
+
+async def _is(fact: bool) -> bool:
+    return fact
