@@ -46,7 +46,8 @@ class Patience:
 
     A child that dies is started again after `base_s`, doubled up to `cap_s`, and from `base_s` anew once it lived for
     `healthy_s`. At a stop the next stage follows when the one before is gone or after `stage_s`; children have
-    `drain_s` in all, and `hurry_s` from a second signal on, before they are killed.
+    `drain_s` in all, and `hurry_s` from a second signal on, before they are killed. What ends with the child that
+    started it, as a helper at the end of a pipe does, has `leave_s` to do so.
     """
 
     base_s: float = 0.2
@@ -55,6 +56,7 @@ class Patience:
     stage_s: float = 1.0
     drain_s: float = 27.0
     hurry_s: float = 5.0
+    leave_s: float = 0.5
 
 
 class Supervisor:
@@ -149,14 +151,22 @@ class Supervisor:
             if self._stopping.is_set():
                 self._send(signal.SIGTERM, [child.name])
             code = await process.wait()
-            if left := kill_session(process.pid):
-                log.warning("child left processes behind; killed them", child=child.name, pids=left)
+            await self._end_session(child, process.pid)
             return code
         finally:
             if process.returncode is None:
                 self._send(signal.SIGKILL, [child.name])
                 await process.wait()
             del self._running[child.name]
+
+    async def _end_session(self, child: Child, leader: int) -> None:
+        try:
+            until = asyncio.get_running_loop().time() + self._patience.leave_s
+            while session_of(leader) and asyncio.get_running_loop().time() < until:  # noqa: ASYNC110  nothing tells it
+                await asyncio.sleep(0.02)
+        finally:
+            if left := kill_session(leader):
+                log.warning("child left processes behind; killed them", child=child.name, pids=left)
 
     async def _wind_down(self, keepers: Mapping[str, asyncio.Task[None]]) -> None:
         await self._stopping.wait()
@@ -184,15 +194,24 @@ class Supervisor:
                     process.send_signal(sig)
 
 
-def kill_session(leader: int) -> list[int]:
-    """Kills what a process that has ended, and led a session of its own, left in it; only Linux can say what."""
-    killed = []
+def session_of(leader: int) -> list[int]:
+    """What a process that has ended, and led a session of its own, left in it; only Linux can say what."""
+    left = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError, IndexError):
             fields = stat.read_text(errors="replace").rpartition(")")[2].split()
             if fields[0] not in "ZX" and int(fields[3]) == leader:
-                os.kill(int(stat.parent.name), signal.SIGKILL)
-                killed.append(int(stat.parent.name))
+                left.append(int(stat.parent.name))
+    return left
+
+
+def kill_session(leader: int) -> list[int]:
+    """Kills what such a process has left."""
+    killed = []
+    for pid in session_of(leader):
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+            killed.append(pid)
     return killed
 
 

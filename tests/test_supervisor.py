@@ -375,6 +375,23 @@ if sys.argv[1] == "kill":
 """
 
 
+HELPED = """
+import subprocess, sys
+helper = "import sys, time; sys.stdin.read(); time.sleep(0.1)"
+subprocess.Popen([sys.executable, "-c", helper], stdin=subprocess.PIPE)
+raise SystemExit(78)
+"""
+
+
+@linux_only
+async def test_what_ends_with_the_child_that_started_it_is_not_killed() -> None:
+    with capture_logs() as logs:
+        supervisor = Supervisor([Child("helped", program(HELPED))], patience=Patience(leave_s=20))
+        async with asyncio.timeout(20):
+            assert await supervisor.run() == 78
+    assert [line["event"] for line in logs if "behind" in line["event"]] == []
+
+
 @linux_only
 @pytest.mark.parametrize("how", ["kill", "leave"])
 def test_what_a_process_has_left_in_its_session_is_killed_by_it_or_after_it(how: str) -> None:
