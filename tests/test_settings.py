@@ -401,6 +401,8 @@ def test_secret_comes_from_a_literal_a_variable_or_a_file(tmp_path: Path) -> Non
     [
         ('{ env = "NOT_SET" }', "environment variable NOT_SET is not set"),
         ('{ env = "EMPTY" }', "environment variable EMPTY is not set"),
+        ('{ env = "BLANK" }', "environment variable BLANK is empty"),
+        ('{ file = "blank" }', "the secret's file blank is empty"),
         ('{ file = "missing" }', "/missing: No such file"),
         ('{ file = "empty" }', "the secret's file empty is empty"),
         ('{ file = "binary" }', "is not UTF-8"),
@@ -409,14 +411,16 @@ def test_secret_comes_from_a_literal_a_variable_or_a_file(tmp_path: Path) -> Non
         ('{ vault = "A" }', "not a secret; write"),
         ("5", "not a secret; write"),
         ('""', "the secret is empty"),
+        ('"\\n"', "the secret is empty"),
         ('"hunter2"', "not an API key; write gwk_"),
     ],
 )
 def test_a_secret_that_cannot_be_had_is_named_and_never_shown(tmp_path: Path, value: str, detail: str) -> None:
     (tmp_path / "empty").write_text("\n")
+    (tmp_path / "blank").write_text(" \n\n")
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     (tmp_path / "long").write_text("x" * 65537)
-    place, found = fault(tmp_path, f"[gateway]\napi_key = {value}", {"EMPTY": ""})
+    place, found = fault(tmp_path, f"[gateway]\napi_key = {value}", {"EMPTY": "", "BLANK": " "})
     assert place == "gateway.toml: gateway.api_key"
     assert detail in found
     assert "hunter2" not in found

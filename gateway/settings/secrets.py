@@ -43,8 +43,10 @@ class SecretSource:
     def variable(self, name: str) -> Secret:
         """The secret in an environment variable; ValueError if it is not set, or empty."""
         value = self.environ.get(name, "")
-        if not value:
-            raise UnreadSecret(f"environment variable {name} is not set; set it to the secret")
+        if not value.strip():  # blanks would be a key that anybody guesses
+            raise UnreadSecret(
+                f"environment variable {name} is {'empty' if value else 'not set'}; set it to the secret"
+            )
         return Secret(value)
 
     def file(self, path: str) -> Secret:
@@ -68,7 +70,7 @@ def read_secret(value: object, source: SecretSource | None) -> Secret:
     match value:
         case Secret():
             return value
-        case "":
+        case str() if not value.strip():
             raise ValueError(f"the secret is empty; {_FORMS}")
         case str():
             return Secret(value)
@@ -97,6 +99,6 @@ def _text(content: bytes, path: str) -> str:
     except UnicodeDecodeError as exc:
         raise ValueError(f"the secret's file {path} is not UTF-8 text") from exc
     text = text.removesuffix("\n").removesuffix("\r")
-    if not text:
+    if not text.strip():
         raise ValueError(f"the secret's file {path} is empty")
     return text
