@@ -270,6 +270,8 @@ def test_a_folder_that_cannot_be_made_is_a_configuration_error(tmp_path: Path) -
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be used as the data folder: Not a directory"):
         EmbeddedValkey(tmp_path / "file" / "data").start()
+    with pytest.raises(ConfigError, match=r"File exists .*; move away what is there, or name another one"):
+        EmbeddedValkey(tmp_path / "file").start()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

@@ -8,6 +8,7 @@ fork that rewrites the append-only file) works in this folder, even if its owner
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import stat
@@ -23,6 +24,11 @@ from gateway.errors import ConfigError
 
 MAX_SOCKET_BYTES = 107 if sys.platform == "linux" else 103
 """`sockaddr_un.sun_path` without its final NUL."""
+
+_MENDS = {
+    **dict.fromkeys((errno.EEXIST, errno.ENOTDIR), "move away what is there"),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free space on its disk"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +144,10 @@ class DataFolder:
             yield
         except OSError as exc:
             where = f" ({exc.filename})" if exc.filename else ""
+            mend = _MENDS.get(exc.errno or 0, "make it writable")
             raise ConfigError(
                 str(self.path),
-                f"cannot be used as the data folder: {exc.strerror}{where}; make it writable, or name another one",
+                f"cannot be used as the data folder: {exc.strerror}{where}; {mend}, or name another one",
             ) from exc
 
 
