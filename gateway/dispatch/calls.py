@@ -24,12 +24,16 @@ class Call:
     suspect_reserved: bool
     asked_s: float = 0.0
     sent_s: float = 0.0
-    task: asyncio.Task[Exchange] | None = None
+    came: Exchange | None = None
+    task: asyncio.Task[None] | None = None
 
     def answer(self) -> Exchange:
         """What came, once it is over; raises what ended it otherwise."""
-        assert self.task is not None, "it has left"
-        return self.task.result()
+        if self.came is None:
+            assert self.task is not None, "what has no task raises by itself"
+            self.task.result()
+        assert self.came is not None, "it was answered, or has raised"
+        return self.came
 
     def lend(self, slots: Slots) -> None:
         """Leaves to others what it has reserved, since its answer is late."""

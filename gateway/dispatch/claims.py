@@ -148,6 +148,9 @@ class ClaimLoop:
         run. Begun the other way round, a batch of short jobs would keep the request back until it is through."""
         self._calls.append(call)
         self._turn.away = True
+        if not (self._arrived or self._told or self._plenty):
+            await self._exchange(call)  # there is nothing to do meanwhile, and a task would have it leave a turn later
+            return
         call.task = asyncio.create_task(self._exchange(call))
         if self._arrived or self._told:
             await _turns()
@@ -223,7 +226,7 @@ class ClaimLoop:
         self._woken = False
         return self._worker.next_claim(0, suspects=False, place=self._place())
 
-    async def _exchange(self, call: Call) -> Exchange:
+    async def _exchange(self, call: Call) -> None:
         delay_s, lent = _BACKOFF_S[0], False
         call.asked_s = perf_counter()
         try:
@@ -232,7 +235,8 @@ class ClaimLoop:
                 call.sent_s = perf_counter()
                 try:
                     exchange = await self._worker.exchange(call.settlements, call.claim)
-                    return self._kept(call, exchange) if lent else exchange
+                    call.came = self._kept(call, exchange) if lent else exchange
+                    return
                 except StoreMismatch:
                     raise
                 except StoreError as error:
