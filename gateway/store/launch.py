@@ -14,8 +14,6 @@ from gateway.store.folder import DataFolder
 _SETTINGS = (
     *("--port", "0", "--unixsocketperm", "700", "--databases", "1", "--daemonize", "no", "--always-show-logo", "no"),
     *("--appendonly", "yes", "--appendfsync", "everysec", "--aof-load-truncated", "yes", "--save", ""),
-    # 64 MB by default, which a busy dispatcher writes in two seconds; four times as many are read in again in four
-    *("--auto-aof-rewrite-min-size", "256mb"),
     *("--maxmemory", "0", "--maxmemory-policy", "noeviction"),
 )
 ENVIRONMENT = {
