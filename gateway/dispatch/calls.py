@@ -15,7 +15,9 @@ from gateway.store import ClaimRequest, Exchange
 class Call:
     """An exchange, from when it leaves until its answer is taken; times are by `perf_counter`.
 
-    `asked_s` is when it left first, `sent_s` when it did last: it is repeated until it is answered.
+    `asked_s` is when it left first, `sent_s` when it did last: it is repeated until it is answered. `doubtful` from
+    when it has failed once: its outcomes may be written, and a claim bring the same jobs again. Of such the repeat
+    would be refused, as if their leases had been lost.
     """
 
     settlements: Sequence[Settlement]
@@ -24,6 +26,7 @@ class Call:
     suspect_reserved: bool
     asked_s: float = 0.0
     sent_s: float = 0.0
+    doubtful: bool = False
     came: Exchange | None = None
     task: asyncio.Task[None] | None = None
 

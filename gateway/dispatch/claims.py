@@ -50,7 +50,8 @@ class ClaimLoop:
 
     Idle, it waits for a wake-up, the next due job, or the poll. Busy, its batches grow with what happened while the
     last exchange was under way; another one leaves beside that where half of the slots are free and the last claim
-    came back full. A lost reply is asked for again, with the same nonce, until it is answered.
+    came back full. A lost reply is asked for again, with the same nonce, until it is answered; of two, the older one's
+    first, and nothing else leaves beside it.
 
     `start` is told when its jobs were asked for first, by `perf_counter`: their leases began no earlier.
     """
@@ -201,8 +202,9 @@ class ClaimLoop:
 
     def _has_enough(self) -> bool:
         """Whether one more may leave beside that which is under way."""
-        claims = self._claiming and self._plenty and len(self._calls) < CALLS
-        return claims and self._slots.spare(self._turn) >= self._enough
+        if len(self._calls) == CALLS or any(call.doubtful for call in self._calls):
+            return False
+        return self._claiming and self._plenty and self._slots.spare(self._turn) >= self._enough
 
     def _next_claim(self) -> tuple[ClaimRequest | None, int, bool]:
         """A claim, the slots that it has reserved, and whether it has the place for a suspect as well."""
@@ -227,7 +229,7 @@ class ClaimLoop:
         return self._worker.next_claim(0, suspects=False, place=self._place())
 
     async def _exchange(self, call: Call) -> None:
-        delay_s, lent = _BACKOFF_S[0], False
+        delay_s = _BACKOFF_S[0]
         call.asked_s = perf_counter()
         try:
             while True:
@@ -235,7 +237,7 @@ class ClaimLoop:
                 call.sent_s = perf_counter()
                 try:
                     exchange = await self._worker.exchange(call.settlements, call.claim)
-                    call.came = self._kept(call, exchange) if lent else exchange
+                    call.came = self._kept(call, exchange) if call.doubtful else exchange
                     return
                 except StoreMismatch:
                     raise
@@ -247,12 +249,19 @@ class ClaimLoop:
                         retry_in_s=round(delay_s, 2),
                     )
                 call.lend(self._slots)
-                lent = True
+                call.doubtful = True
                 await asyncio.sleep(delay_s * self._rng.uniform(0.5, 1.5))
+                await self._answers_before(call)
                 delay_s = min(_BACKOFF_S[1], delay_s * 2)
         finally:
             self._answered.append(call)
             self._event.set()
+
+    async def _answers_before(self, call: Call) -> None:
+        """Returns once the one that left before this is answered, if one is under way."""
+        older = self._calls[0].task
+        if older is not None and older is not call.task:
+            await asyncio.wait([older])
 
     def _kept(self, call: Call, exchange: Exchange) -> Exchange:
         kept, released = call.keep(exchange, self._slots, self._turn)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gateway.dispatch.claims import ClaimLoop
 from gateway.dispatch.slots import Slots
+from gateway.errors import StoreError
 from gateway.jobs import Claimed, Settlement, Submission
 from gateway.keys import JobIds
 from gateway.store import ClaimRequest, Exchange, Store, Worker
@@ -31,19 +32,24 @@ class Under:
     settlements: Sequence[Settlement]
     claim: ClaimRequest | None
     go: asyncio.Event = field(default_factory=asyncio.Event)
+    lost: bool = False
 
 
 class Held(Worker):
-    """A worker whose answers are let go one by one."""
+    """A worker whose answers are let go, or lost, one by one; `sent` has the nonces of its claims."""
 
     under: list[Under]
+    sent: list[str]
 
     async def exchange(self, settlements: Sequence[Settlement], claim: ClaimRequest | None) -> Exchange:
         call = Under(settlements, claim)
+        self.sent.append(claim.nonce if claim else "")
         answer = await super().exchange(settlements, claim)
         self.under.append(call)
         await call.go.wait()
         self.under.remove(call)
+        if call.lost:
+            raise StoreError("the reply was lost")
         return answer
 
 
@@ -53,7 +59,7 @@ async def claiming(server: Server, namespace: str, slots: Slots, *, jobs: int) -
     store = await Store.open(server.url, namespace=namespace, lanes=("default",))
     await store.submit([Submission(IDS.new(1, 0), "t", b"{}") for _ in range(jobs)])
     worker = Held(store.client, store.keyspaces[0], "d", store.lanes, lease_ms=30_000, heartbeat_ms=30_000)
-    worker.under = []
+    worker.under, worker.sent = [], []
 
     def start(claimed: Sequence[Claimed], asked_s: float) -> None:
         asyncio.get_running_loop().call_soon(finish, claimed)
@@ -77,6 +83,15 @@ async def under_way(worker: Held, count: int) -> None:
 
     async def so_many() -> bool:
         return len(worker.under) == count
+
+    await until(so_many)
+
+
+async def repeated(worker: Held, sent: int) -> None:
+    """Returns once so many calls have left in all, and only one is under way."""
+
+    async def so_many() -> bool:
+        return len(worker.sent) >= sent and len(worker.under) == 1 and not worker.under[0].go.is_set()
 
     await until(so_many)
 
@@ -133,6 +148,24 @@ async def test_outcomes_wait_for_the_call_under_way_when_there_is_little_to_do(
         call.go.set()
         await until(next_one)
         assert len(worker.under[0].settlements) == 5
+
+
+async def test_lost_calls_are_repeated_in_turn_and_alone_when_two_were_under_way(
+    valkey_server: Server, namespace: str
+) -> None:
+    async with claiming(valkey_server, namespace, Slots(10), jobs=200) as worker:
+        await under_way(worker, 1)
+        worker.under[0].go.set()
+        for _ in range(8):  # how long each waits before it leaves again is up to chance
+            await under_way(worker, 2)
+            lost, before = [claim.nonce for claim in claims(worker)], len(worker.sent)
+            for call in list(worker.under):
+                call.lost = True
+                call.go.set()
+            for count in (1, 2):
+                await repeated(worker, before + count)
+                worker.under[0].go.set()
+            assert worker.sent[before : before + 2] == lost
 
 
 async def test_jobs_run_once_when_replies_to_calls_beside_each_other_are_lost(
