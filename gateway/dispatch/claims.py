@@ -149,7 +149,7 @@ class ClaimLoop:
         run. Begun the other way round, a batch of short jobs would keep the request back until it is through."""
         self._calls.append(call)
         self._turn.away = True
-        if not (self._arrived or self._told or self._plenty):
+        if not (self._arrived or self._told or self._plenty or self._answered):
             await self._exchange(call)  # there is nothing to do meanwhile, and a task would have it leave a turn later
             return
         call.task = asyncio.create_task(self._exchange(call))

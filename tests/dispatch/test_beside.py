@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,14 +36,19 @@ class Under:
 
 
 class Held(Worker):
-    """A worker whose answers are let go, or lost, one by one; `sent` has the nonces of its claims."""
+    """A worker whose answers are let go, or lost, one by one; `sent` has the nonces of its claims, and `before` what is
+    to happen before which of them."""
 
     under: list[Under]
     sent: list[str]
+    before: dict[int, Callable[[], Awaitable[object]]]
+    wake: Callable[[], None]
 
     async def exchange(self, settlements: Sequence[Settlement], claim: ClaimRequest | None) -> Exchange:
         call = Under(settlements, claim)
         self.sent.append(claim.nonce if claim else "")
+        if change := self.before.get(len(self.sent)):
+            await change()
         answer = await super().exchange(settlements, claim)
         self.under.append(call)
         await call.go.wait()
@@ -59,7 +64,7 @@ async def claiming(server: Server, namespace: str, slots: Slots, *, jobs: int) -
     store = await Store.open(server.url, namespace=namespace, lanes=("default",))
     await store.submit([Submission(IDS.new(1, 0), "t", b"{}") for _ in range(jobs)])
     worker = Held(store.client, store.keyspaces[0], "d", store.lanes, lease_ms=30_000, heartbeat_ms=30_000)
-    worker.under, worker.sent = [], []
+    worker.under, worker.sent, worker.before = [], [], {}
 
     def start(claimed: Sequence[Claimed], asked_s: float) -> None:
         asyncio.get_running_loop().call_soon(finish, claimed)
@@ -70,6 +75,7 @@ async def claiming(server: Server, namespace: str, slots: Slots, *, jobs: int) -
             loop.settle(Settlement(one.job_id, one.token, "succeeded"))
 
     loop = ClaimLoop(worker, slots, start=start, settled=lambda done, statuses: None, rng=random.Random(1))
+    worker.wake = loop.wake
     running = asyncio.create_task(loop.run())
     try:
         yield worker
@@ -94,6 +100,11 @@ async def repeated(worker: Held, sent: int) -> None:
         return len(worker.sent) >= sent and len(worker.under) == 1 and not worker.under[0].go.is_set()
 
     await until(so_many)
+
+
+def worker_n(worker: Held) -> int:
+    """The slots that the calls under way have reserved."""
+    return sum(claim.n for claim in claims(worker))
 
 
 def claims(worker: Held) -> list[ClaimRequest]:
@@ -166,6 +177,38 @@ async def test_lost_calls_are_repeated_in_turn_and_alone_when_two_were_under_way
                 await repeated(worker, before + count)
                 worker.under[0].go.set()
             assert worker.sent[before : before + 2] == lost
+
+
+async def test_jobs_of_one_answer_start_before_the_next_call_is_answered_when_the_other_brought_none(
+    valkey_server: Server, namespace: str
+) -> None:
+    slots = Slots(10)
+    async with claiming(valkey_server, namespace, slots, jobs=8) as worker:
+        other = Worker(worker.client, worker.keyspace, "o", worker.lanes, lease_ms=30_000, heartbeat_ms=30_000)
+        store = await Store.open(valkey_server.url, namespace=namespace, lanes=("default",))
+        async with contextlib.aclosing(store):
+            taken = asyncio.Event()
+
+            async def take_rest() -> None:
+                assert len((await other.exchange((), other.next_claim(9, suspects=False))).claimed) == 3
+
+            async def bring_more() -> None:
+                await until(lambda: _is(len(worker.under) == 1))
+                await store.submit([Submission(IDS.new(1, 0), "t", b"{}") for _ in range(3)])
+                taken.set()
+
+            worker.before = {2: take_rest, 3: bring_more}
+            await under_way(worker, 1)
+            worker.under[0].go.set()
+            await taken.wait()
+            await under_way(worker, 2)
+            assert [len(call.settlements) for call in worker.under] == [0, 5]
+            both = list(worker.under)
+            worker.wake()
+            for call in both:
+                call.go.set()
+            # with the next call unanswered, what the second one brought has run
+            await until(lambda: _is(len(worker.sent) > 3 and slots.free == 10 - worker_n(worker)))
 
 
 async def test_jobs_run_once_when_replies_to_calls_beside_each_other_are_lost(
