@@ -24,7 +24,7 @@ target = "ops"
 executor = "http"
 url = "{url}"
 retry = {{ policy = "fixed", base = "10ms", max_attempts = 3 }}
-breaker = {{ minimum = 10, window = "10s", pause = "100ms", cap = "300ms" }}
+breaker = {{ minimum = 10, window = "10s", pause = "300ms", cap = "600ms" }}
 [targets.ops]
 executor = "http"
 url = "{ops}"
@@ -44,7 +44,7 @@ class Service:
                 self.failed_s.append(asyncio.get_running_loop().time())
             await peer.write(answer(self.status))
 
-    def tries(self, pause_s: float = 0.08) -> int:
+    def tries(self, pause_s: float = 0.1) -> int:
         """How many of its failures came after a pause: those of jobs that tried while the breaker was half open."""
         return sum(later - earlier >= pause_s for earlier, later in pairwise(self.failed_s))
 
