@@ -134,10 +134,8 @@ def sign(
     `timestamp_s` is Unix seconds; raises ValueError without any key, or with a secret that is not base64.
     """
     content = f"{message_id}.{timestamp_s}.".encode() + body
-    if len(secrets) == 1:  # as nearly always
-        return "v1," + _encoded(hmac.digest(parse_secret(secrets[0]), content, "sha256"))
     if secrets:
-        return " ".join("v1," + _encoded(hmac.digest(parse_secret(secret), content, "sha256")) for secret in secrets)
+        return " ".join(["v1," + _encoded(hmac.digest(parse_secret(secret), content, "sha256")) for secret in secrets])
     keys = [private_key] if isinstance(private_key, ed25519.Ed25519PrivateKey) else private_key
     if not keys:
         raise ValueError("nothing to sign with: give a whsec_ secret or a private key")

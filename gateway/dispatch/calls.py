@@ -32,10 +32,9 @@ class Call:
 
     def answer(self) -> Exchange:
         """What came, once it is over; raises what ended it otherwise."""
-        if self.came is None:
-            assert self.task is not None, "what has no task raises by itself"
+        if self.task is not None:
             self.task.result()
-        assert self.came is not None, "it was answered, or has raised"
+        assert self.came is not None, "what has no task raises where it is awaited"
         return self.came
 
     def lend(self, slots: Slots) -> None:

@@ -72,7 +72,6 @@ class ClaimLoop:
         self._settled = settled
         self._rng = rng
         self._settlements: list[Settlement] = []
-        self._queued = 0
         self._event = asyncio.Event()
         self._written = asyncio.Event()
         self._hungry = True
@@ -109,9 +108,8 @@ class ClaimLoop:
         """Queues an outcome for the next exchange."""
         self._settlements.append(settlement)
         self._written.clear()
-        self._queued += 1
         # else it leaves once a call is answered
-        if not self._calls or (self._queued >= self._enough and self._has_enough()):
+        if not self._calls or (len(self._settlements) >= self._enough and self._has_enough()):
             self._event.set()
 
     def stop_claiming(self) -> None:
@@ -196,7 +194,7 @@ class ClaimLoop:
         claim, reserved, suspect_reserved = self._next_claim()
         if claim is None and not self._settlements:
             return None
-        settlements, self._settlements, self._queued = self._settlements, [], 0
+        settlements, self._settlements = self._settlements, []
         self._written.clear()
         return Call(settlements, claim, reserved, suspect_reserved)
 

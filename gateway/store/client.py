@@ -176,17 +176,15 @@ class Client(Redis):
         Never one that blocks: every later call would wait for it.
         """
         self.look_around()
-        link = self._link
-        if link is None or not link.usable or link.made_in != self.generation:
-            link = await self._linked()
+        link = self._ready() or await self._linked()
         return await link.send(commands)
 
     def begin(self, *command: Arg) -> asyncio.Future[list[Any]] | None:
         """As `call`, from outside any task: the reply comes in a list, an error as one. None if there is no connection
         yet that calls share."""
         self.look_around()
-        link = self._link
-        if link is None or not link.usable or link.made_in != self.generation:
+        link = self._ready()
+        if link is None:
             return None
         try:
             sent = link.send([command])
@@ -205,14 +203,19 @@ class Client(Redis):
     def look_around(self) -> None:
         """Told of each call before it is sent; a client of one server looks for no other."""
 
+    def _ready(self) -> Link | None:
+        """The connection that calls share, if there is one that can be trusted."""
+        link = self._link
+        return link if link is not None and link.usable and link.made_in == self.generation else None
+
     async def _linked(self) -> Link:
         before = self._dials
         closes = self._closes
         async with self._linking:
             self._check_open(closes)
+            if (ready := self._ready()) is not None:
+                return ready
             link = self._link
-            if link is not None and link.usable and link.made_in == self.generation:
-                return link
             # one dial speaks for all who wait: a server that takes connections and says nothing would be asked by each
             # of them in turn, and the last one wait for all of them
             if self._undialled is not None and self._undialled[0] > before:

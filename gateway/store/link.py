@@ -150,27 +150,27 @@ class Link(asyncio.Protocol):
 
 def pieces(command: Command) -> Sequence[bytes]:
     """A command as it is written, in one piece or with each of its long arguments as it is: it may be a megabyte."""
-    long = [at for at, arg in enumerate(command) if isinstance(arg, tuple) or _is_long(arg)]
+    # by its class, since every argument of every call is asked for it
+    long = [
+        at
+        for at, arg in enumerate(command)
+        if arg.__class__ is tuple or (arg.__class__ is bytes and len(arg) >= LONG_BYTES)
+    ]
     if not long:
         return (hiredis.pack_command(command),)
     found: list[bytes] = []
     head, first = b"*%d\r\n" % len(command), 0
     for at in long:
-        arg: Any = command[at]
-        begun, rest = arg if isinstance(arg, tuple) else (b"", arg)
+        begun, rest = command[at] if command[at].__class__ is tuple else (b"", command[at])
         found += (b"%b%b$%d\r\n%b" % (head, _bulks(command[first:at]), len(begun) + len(rest), begun), rest)
         head, first = b"\r\n", at + 1
     found.append(head + _bulks(command[first:]))
     return found
 
 
-def _is_long(arg: Arg) -> bool:
-    return isinstance(arg, bytes) and len(arg) >= LONG_BYTES
-
-
 def _bulks(args: Command) -> bytes:
     """Arguments, each with its length before it."""
-    texts = [arg if isinstance(arg, bytes) else str(arg).encode() for arg in args]
+    texts = [arg if arg.__class__ is bytes else str(arg).encode() for arg in args]
     return b"".join([b"$%d\r\n%b\r\n" % (len(text), text) for text in texts])
 
 
