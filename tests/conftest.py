@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from xdist.scheduler import WorkStealingScheduling
 
 from gateway.cli import environment
 from tests.cli.shell import DRIVER
+from tests.proxy import Proxy
 from tests.servers import Server
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -39,6 +40,13 @@ def valkey_cluster() -> Iterator[Server]:
     """A cluster of one node that holds every slot; shared, so keep to `namespace`, and do not kill it."""
     with Server(cluster=True) as server:
         yield server
+
+
+@pytest.fixture
+async def proxy(valkey_server: Server) -> AsyncIterator[Proxy]:
+    """On the way to `valkey_server`: what goes through it may lose its reply, or wait for it."""
+    async with Proxy(valkey_server) as proxy:
+        yield proxy
 
 
 @pytest.fixture(scope="session", autouse=True)

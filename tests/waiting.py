@@ -17,6 +17,15 @@ async def until(true: Callable[[], Awaitable[bool]], *, timeout_s: float = 20.0,
             await asyncio.sleep(every_s)
 
 
+async def until_so(true: Callable[[], bool], *, timeout_s: float = 20.0, every_s: float = 0.01) -> None:
+    """As `until`, for what is told at once."""
+
+    async def so() -> bool:
+        return true()
+
+    await until(so, timeout_s=timeout_s, every_s=every_s)
+
+
 async def soon(ask: Callable[[], Awaitable[T]], *, within_s: float, tries: int = 5) -> T:
     """What `ask` gave, once it did so in time: a busy machine may take its time now and then, what is broken always."""
     took_s: list[float] = []

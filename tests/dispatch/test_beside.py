@@ -20,7 +20,7 @@ from tests.dispatch.running import dispatching, settings_for
 from tests.dispatch.tasks import Stage
 from tests.proxy import Proxy, load_scripts
 from tests.servers import Server
-from tests.waiting import ended, until
+from tests.waiting import ended, until, until_so
 
 IDS = JobIds()
 
@@ -86,23 +86,22 @@ async def claiming(server: Server, namespace: str, slots: Slots, *, jobs: int) -
 
 async def under_way(worker: Held, count: int) -> None:
     """Returns once so many calls wait for their answers."""
-
-    async def so_many() -> bool:
-        return len(worker.under) == count
-
-    await until(so_many)
+    await until_so(lambda: len(worker.under) == count)
 
 
-async def repeated(worker: Held, sent: int) -> None:
-    """Returns once so many calls have left in all, and only one is under way."""
-
-    async def so_many() -> bool:
-        return len(worker.sent) >= sent and len(worker.under) == 1 and not worker.under[0].go.is_set()
-
-    await until(so_many)
+async def two_under_way(worker: Held) -> None:
+    """Answers the first call, and returns once two wait for their answers."""
+    await under_way(worker, 1)
+    worker.under[0].go.set()
+    await under_way(worker, 2)
 
 
-def worker_n(worker: Held) -> int:
+async def alone(worker: Held, *, sent: int = 0) -> None:
+    """Returns once so many calls have left in all, and only one is under way, and not answered."""
+    await until_so(lambda: len(worker.sent) >= sent and len(worker.under) == 1 and not worker.under[0].go.is_set())
+
+
+def reserved(worker: Held) -> int:
     """The slots that the calls under way have reserved."""
     return sum(claim.n for claim in claims(worker))
 
@@ -116,9 +115,7 @@ async def test_claim_leaves_beside_another_when_the_last_one_came_back_full(
 ) -> None:
     slots = Slots(10)
     async with claiming(valkey_server, namespace, slots, jobs=30) as worker:
-        await under_way(worker, 1)
-        worker.under[0].go.set()
-        await under_way(worker, 2)
+        await two_under_way(worker)
         assert [(claim.n, claim.place) for claim in claims(worker)] == [(5, 1), (5, 2)]
         assert slots.free == 0, "asked for more than there are slots"
         assert [len(call.settlements) for call in worker.under] == [0, 5]
@@ -126,17 +123,11 @@ async def test_claim_leaves_beside_another_when_the_last_one_came_back_full(
 
 async def test_answers_that_come_together_go_on_one_after_the_other(valkey_server: Server, namespace: str) -> None:
     async with claiming(valkey_server, namespace, Slots(10), jobs=50) as worker:
-        await under_way(worker, 1)
-        worker.under[0].go.set()
-        await under_way(worker, 2)
+        await two_under_way(worker)
         before = [claim.nonce for claim in claims(worker)]
         for call in worker.under:
             call.go.set()
-
-        async def others() -> bool:
-            return len(worker.under) == 2 and not {claim.nonce for claim in claims(worker)} & set(before)
-
-        await until(others)
+        await until_so(lambda: len(worker.under) == 2 and not {claim.nonce for claim in claims(worker)} & set(before))
         assert [len(call.settlements) for call in worker.under] == [5, 5]
         assert {claim.place for claim in claims(worker)} == {1, 2}
 
@@ -147,17 +138,13 @@ async def test_outcomes_wait_for_the_call_under_way_when_there_is_little_to_do(
     async with claiming(valkey_server, namespace, Slots(10), jobs=5) as worker:
         await under_way(worker, 1)
         worker.under[0].go.set()
-
-        async def next_one() -> bool:
-            return len(worker.under) == 1 and not worker.under[0].go.is_set()
-
-        await until(next_one)
+        await alone(worker)
         for _ in range(20):
             await asyncio.sleep(0)
         (call,) = worker.under
         assert not call.settlements
         call.go.set()
-        await until(next_one)
+        await alone(worker)
         assert len(worker.under[0].settlements) == 5
 
 
@@ -174,7 +161,7 @@ async def test_lost_calls_are_repeated_in_turn_and_alone_when_two_were_under_way
                 call.lost = True
                 call.go.set()
             for count in (1, 2):
-                await repeated(worker, before + count)
+                await alone(worker, sent=before + count)
                 worker.under[0].go.set()
             assert worker.sent[before : before + 2] == lost
 
@@ -193,7 +180,7 @@ async def test_jobs_of_one_answer_start_before_the_next_call_is_answered_when_th
                 assert len((await other.exchange((), other.next_claim(9, suspects=False))).claimed) == 3
 
             async def bring_more() -> None:
-                await until(lambda: _is(len(worker.under) == 1))
+                await until_so(lambda: len(worker.under) == 1)
                 await store.submit([Submission(IDS.new(1, 0), "t", b"{}") for _ in range(3)])
                 taken.set()
 
@@ -208,7 +195,15 @@ async def test_jobs_of_one_answer_start_before_the_next_call_is_answered_when_th
             for call in both:
                 call.go.set()
             # with the next call unanswered, what the second one brought has run
-            await until(lambda: _is(len(worker.sent) > 3 and slots.free == 10 - worker_n(worker)))
+            await until_so(lambda: len(worker.sent) > 3 and slots.free == 10 - reserved(worker))
+
+
+async def lose_one(stage: Stage, proxy: Proxy, number: int) -> None:
+    """Has a claim's reply lost once some more jobs have run, and returns when it is: so many are then."""
+    ran = len(stage.log)
+    await until_so(lambda: len(stage.log) >= ran + 60, every_s=0.002)
+    proxy.lose_reply_to(script("claim").function)
+    await until_so(lambda: proxy.lost >= number)
 
 
 async def test_jobs_run_once_when_replies_to_calls_beside_each_other_are_lost(
@@ -227,10 +222,7 @@ async def test_jobs_run_once_when_replies_to_calls_beside_each_other_are_lost(
         jobs = [Submission(store.new_id(1), "mark", payload) for _ in range(count)]
         await store.submit(jobs)
         for lost in range(1, 6):
-            ran = len(stage.log)
-            await until(lambda ran=ran: _is(len(stage.log) >= ran + 60), every_s=0.002)  # type: ignore[misc]
-            proxy.lose_reply_to(script("claim").function)
-            await until(lambda lost=lost: _is(proxy.lost >= lost))  # type: ignore[misc]
+            await lose_one(stage, proxy, lost)
 
         async def over() -> bool:
             return (await store.inspect()).counters.get("succeeded:default:mark", 0) == count
@@ -240,7 +232,3 @@ async def test_jobs_run_once_when_replies_to_calls_beside_each_other_are_lost(
         assert len(stage.log) == count
         assert counters.get("reclaimed:default:mark", 0) == 0
         assert running.sample("gateway_leases_lost_total") == 0
-
-
-async def _is(fact: bool) -> bool:
-    return fact

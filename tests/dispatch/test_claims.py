@@ -20,12 +20,6 @@ SCRIPTS = ("claim", "settle", "submit")
 
 
 @pytest.fixture
-async def proxy(valkey_server: Server) -> AsyncIterator[Proxy]:
-    async with Proxy(valkey_server) as proxy:
-        yield proxy
-
-
-@pytest.fixture
 async def proxied(proxy: Proxy, namespace: str, tmp_path: Path) -> AsyncIterator[Dispatching]:
     """A dispatcher behind the proxy, warmed up: a script that the server does not know yet has no reply to lose."""
     async with dispatching(settings_for(tmp_path, proxy.url, namespace)) as running:

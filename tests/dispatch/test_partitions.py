@@ -26,7 +26,7 @@ from tests.dispatch.running import Dispatching, dispatching, settings_for
 from tests.dispatch.tasks import Stage
 from tests.proxy import Proxy, load_scripts
 from tests.servers import Server
-from tests.waiting import ended, until
+from tests.waiting import ended, until, until_so
 
 IDS = JobIds()
 PARTITIONS = 4
@@ -70,7 +70,7 @@ async def test_idle_partitions_are_asked_no_more_often_than_a_few(namespace: str
             return int(stats.get("cmdstat_pexpire", {"calls": 0})["calls"])
 
         async with dispatching(settings_for(tmp_path, server.url, namespace, partitions=partitions)):
-            await until(lambda: _is(claims() >= partitions))
+            await until_so(lambda: claims() >= partitions)
             await asyncio.sleep(0.3)  # the wake-ups of its subscription
             before, began_s = claims(), time.monotonic()
             await asyncio.sleep(1.5)  # idleness itself is what is looked at
@@ -171,7 +171,7 @@ async def test_late_answer_is_kept_to_the_slots_and_the_rest_goes_back_unspent(n
             loop = ClaimLoop(_worker(behind), slots, start=_never, settled=_ignore, rng=random.Random(1))
             running = asyncio.create_task(loop.run())
             try:
-                await until(lambda: _is(proxy.lost == 1 and slots.free == 4))
+                await until_so(lambda: proxy.lost == 1 and slots.free == 4)
                 assert slots.take(4) == 4  # others have taken what was lent
                 await until(lambda: _pending(store, 2))
             finally:
@@ -233,7 +233,3 @@ async def _configured(store: Store) -> bool:
 async def _pending(store: Store, count: int) -> bool:
     found = await store.inspect()
     return found.running == 0 and sum(lane.pending for lane in found.lanes.values()) == count
-
-
-async def _is(fact: bool) -> bool:
-    return fact

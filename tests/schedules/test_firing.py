@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
 import msgspec
 import pytest
@@ -295,12 +295,6 @@ async def test_definitions_are_capped(yard: Yard, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(WrongState, match="there are 1 schedules already"):
         await put_schedule(store, Schedule(name=name, cron="* * * * *", target="t"))
     await yard.define("*/2 * * * *")
-
-
-@pytest.fixture
-async def proxy(valkey_server: Server) -> AsyncIterator[Proxy]:
-    async with Proxy(valkey_server) as proxy:
-        yield proxy
 
 
 @pytest.mark.parametrize("topology", ["one"], indirect=True)

@@ -17,15 +17,9 @@ from gateway.store.submitter import CALLS, ENOUGH_JOBS
 from tests.proxy import Proxy, load_scripts
 from tests.servers import Server
 from tests.store.site import LANES
-from tests.waiting import until
+from tests.waiting import until_so
 
 IDS = JobIds()
-
-
-@pytest.fixture
-async def proxy(valkey_server: Server) -> AsyncIterator[Proxy]:
-    async with Proxy(valkey_server) as proxy:
-        yield proxy
 
 
 @pytest.fixture
@@ -203,14 +197,10 @@ async def _submit_while_it_dies(store: Store, server: Server) -> tuple[list[str]
     async with asyncio.TaskGroup() as group:
         for _ in range(4):
             group.create_task(submit())
-        await until(lambda: _is(len(acknowledged) > 100))
+        await until_so(lambda: len(acknowledged) > 100)
         server.kill()
-        await until(lambda: _is(bool(refused)))
+        await until_so(lambda: bool(refused))
         await asyncio.to_thread(server.start)
         await store.client.ping()
         up.set()
     return acknowledged, refused
-
-
-async def _is(fact: bool) -> bool:
-    return fact

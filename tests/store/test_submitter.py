@@ -21,12 +21,6 @@ IDS = JobIds()
 
 
 @pytest.fixture
-async def proxy(valkey_server: Server) -> AsyncIterator[Proxy]:
-    async with Proxy(valkey_server) as proxy:
-        yield proxy
-
-
-@pytest.fixture
 async def store(proxy: Proxy, namespace: str) -> AsyncIterator[Store]:
     store = await Store.open(proxy.url, namespace=namespace, lanes=LANES)
     await load_scripts(store, "submit")
