@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from typing import Annotated
@@ -58,6 +59,8 @@ def command(
 
 def main() -> None:
     """Runs the command; says what is wrong in one line, without a traceback, where it is the user's to mend."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as standard error: a name need not suit the terminal
     try:
         if sys.argv[1:] == ["dispatch"]:  # no option to read, and what reads them would stay: 9 MB a dispatcher
             importlib.import_module("gateway.cli.dispatch").dispatch()

@@ -95,7 +95,8 @@ def init(
         raise ConfigError(str(file), "is there already; give another name, or --force to write over it") from exc
     except OSError as exc:
         raise ConfigError(str(file), f"cannot be written: {exc.strerror}") from exc
-    print_json({"written": str(file)}) if as_json else print(f"wrote {file}; next: gateway up")
+    name = os.fsencode(file).decode(errors="backslashreplace")
+    print_json({"written": name}) if as_json else print(f"wrote {name}; next: gateway up")
 
 
 def _redis(settings: Settings) -> str:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
+
+import pytest
 
 from gateway import PLUGIN_API, __version__
 from gateway.settings import load
@@ -42,6 +47,25 @@ def test_beginning_is_not_written_over_a_file_unless_forced(bare: Shell) -> None
     assert bare.text("config", "init", "--force") == "wrote gateway.toml; next: gateway up\n"
     assert bare.json("config", "init", "other.toml") == {"written": "other.toml"}
     assert "cannot be written" in bare.refused("config", "init", "none/x.toml", code=os.EX_CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "told"),
+    [
+        (b"\xff", {}, "\\xff"),
+        ("ö".encode(), {"PYTHONIOENCODING": "ascii"}, "\\xf6"),
+    ],
+)
+def test_name_that_cannot_be_printed_is_told_escaped(name: bytes, more: dict[str, str], told: str, bare: Shell) -> None:
+    def run(*options: str) -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, "-m", "gateway", "config", "init", *options, os.fsdecode(name)]
+        return subprocess.run(command, cwd=bare.folder, env=bare.environ | more, capture_output=True, timeout=60)
+
+    done = run()
+    assert (done.returncode, done.stdout.decode(), done.stderr) == (0, f"wrote {told}; next: gateway up\n", b"")
+    done = run("--json", "--force")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert json.loads(done.stdout)["written"] in (told, name.decode(errors="replace"))
 
 
 def test_examples_of_the_beginning_load_when_they_are_taken_in(bare: Shell) -> None:
