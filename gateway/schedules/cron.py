@@ -32,6 +32,7 @@ MACROS = {
 
 _EPOCH = datetime(1970, 1, 1)  # naive on purpose: the calendar is walked in local time
 _FORMS = 'write five fields ("30 2 * * *": minute, hour, day, month, weekday), six with seconds first, or a macro'
+_NEVER = "no month that it names has such a day"
 
 _TAKES = {
     "second": "0 to 59",
@@ -94,7 +95,7 @@ class Cron:
         try:
             return (next(self._minutes) - _EPOCH) // timedelta(seconds=1)
         except StopIteration as exc:
-            raise ValueError("never holds, not within fifty years") from exc
+            raise ValueError(f"never comes: {_NEVER}") from exc
 
 
 @lru_cache(maxsize=1024)
@@ -110,10 +111,21 @@ def parse_cron(expression: str, timezone: str = "UTC") -> Cron:
         return Cron(fields, clock)
     except CronSimError as exc:
         name = str(exc).removeprefix("Bad ")
+        if name == "day-of-month" and _holds_in_any_month(fields):
+            raise ValueError(f"{expression!r} never comes: {_NEVER}") from exc
         takes = f"{_TAKES.get(name, 'numbers')}, as *, lists (1,2), ranges (1-3) and steps (*/2)"
         raise ValueError(f"{expression!r}: the field {name} is wrong; it takes {takes}") from exc
     except (ValueError, AssertionError) as exc:
         raise ValueError(f"{expression!r} is not a cron expression; {_FORMS}") from exc
+
+
+def _holds_in_any_month(fields: list[str]) -> bool:
+    """Whether the day is one that there is: what refuses it in a month without it says the same of a wrong one."""
+    try:
+        CronSim(" ".join([*fields[:-2], "*", fields[-1]]), _EPOCH)
+    except (CronSimError, ValueError, AssertionError):
+        return False
+    return True
 
 
 def _fields(expression: str) -> list[str]:

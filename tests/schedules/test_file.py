@@ -30,6 +30,7 @@ WRONG = [
     ("cron = 3", "schedules.s.cron", "expected str, got int"),
     ('cron = "* * * *"', "schedules.s.cron", "has 4 fields"),
     ('cron = "* 25 * * *"', "schedules.s.cron", "field hour"),
+    ('cron = "0 0 30 2 *"', "schedules.s.cron", "never comes"),
     ('cron = "@daily"\ntimezone = "Mars"', "schedules.s.timezone", "no time zone named 'Mars'"),
     ('cron = "@daily"\ntarget = "ehco"', "schedules.s.target", 'did you mean "echo"'),
     ('cron = "@daily"\nlane = "urgent"', "schedules.s.lane", "no lane named 'urgent'"),
