@@ -336,6 +336,8 @@ def test_a_wrong_key_or_value_names_its_place_and_the_mend(tmp_path: Path, toml:
         ("GATEWAY_GATEWAY_LEASE", "2h", "must lie between 1s and 1h"),
         ("GATEWAY_EGRESS_ALLOW", "10.1.2.3/8", 'write "10.0.0.0/8"'),
         ("GATEWAY_LANES_ORDER", ",", "between 1 and 16"),
+        ("GATEWAY_LANES_MAX_WAIT", "lo=1s", "no such lane"),
+        ("GATEWAY_LANES_MAX_DEPTH", "low=5,lo=5", "no such lane"),
         ("PORT", "70000", "expected int <= 65535"),
         ("GATEWAY_GATEWAY_SLOT", "5", "unknown variable; did you mean GATEWAY_GATEWAY_SLOTS?"),
         ("GATEWAY_LEASE", "5", "unknown variable; did you mean GATEWAY_GATEWAY_LEASE?"),
@@ -354,6 +356,21 @@ def test_a_wrong_variable_is_named(tmp_path: Path, variable: str, text: str, det
 def test_a_fault_of_the_file_is_not_blamed_on_another_variable(tmp_path: Path) -> None:
     place, _ = fault(tmp_path, '[gateway]\nlease = "2h"', {"GATEWAY_GATEWAY_SLOTS": "5"})
     assert place == "gateway.toml: gateway.lease"
+
+
+@pytest.mark.parametrize(
+    ("toml", "environ", "detail"),
+    [
+        ("", {"GATEWAY_LANES_ORDER": "a,b", "GATEWAY_LANES_POLICY": "weighted"}, "lanes.weights: no weight for"),
+        ('[lanes]\nmax_wait = { low = "1s" }', {"GATEWAY_LANES_ORDER": "a,b"}, "lanes.max_wait.low: no such lane"),
+    ],
+)
+def test_what_is_wrong_only_by_variables_is_blamed_on_them(
+    tmp_path: Path, toml: str, environ: dict[str, str], detail: str
+) -> None:
+    place, found = fault(tmp_path, toml, environ)
+    assert place == f"environment: {', '.join(environ)}"
+    assert found.startswith(detail)
 
 
 def test_variables_that_kubernetes_sets_for_a_service_named_gateway_are_ignored(tmp_path: Path) -> None:

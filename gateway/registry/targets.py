@@ -165,5 +165,5 @@ def notices_target(settings: Settings) -> str | None:
     name = settings.notices.target
     if name is not None and name not in settings.targets:
         mend = mend_name(name, list(settings.targets))
-        raise ConfigError(join_place(settings.source, "notices.target"), f'no target named "{name}"; {mend}')
+        raise ConfigError(settings.place("notices.target"), f'no target named "{name}"; {mend}')
     return name

@@ -94,6 +94,7 @@ def load(environ: Mapping[str, str], directory: Path, *, secrets_required: bool 
         schedules=reader.named("schedules", document.schedules, read_schedule),
         otel={name: environ[name] for name in OTEL if name in environ},
         source=source,
+        variables={f"{section}.{key}": override.variable for (section, key), override in over.items()},
         directory=directory,
         secrets=reader.secrets,
     )
@@ -115,12 +116,24 @@ class _Reader:
         try:
             return decode(merged, kind, place, secrets=self.secrets)
         except ConfigError as exc:
-            key = exc.place.removeprefix(place).strip(".").partition("[")[0]
+            path = exc.place.removeprefix(place).strip(".")
+            key = re.split(r"[.\[]", path, maxsplit=1)[0]
             if isinstance(exc, SecretMissing) and not self.secrets.required:
                 return self.section(name, {each: value for each, value in table.items() if each != key}, kind)
-            if key not in over:
+            if key in over:
+                raise ConfigError(f"environment: {over[key].variable}", exc.detail) from exc
+            if not over or not self._fits(table, kind):
                 raise
-            raise ConfigError(f"environment: {over[key].variable}", exc.detail) from exc
+            variables = ", ".join(override.variable for override in over.values())
+            raise ConfigError(f"environment: {variables}", f"{name}.{path}: {exc.detail}") from exc
+
+    def _fits(self, table: dict[str, Any], kind: type[S]) -> bool:
+        """Whether the file's own part is right, so that what is wrong comes of the variables."""
+        try:
+            decode(table, kind, "", secrets=self.secrets)
+        except ConfigError:
+            return False
+        return True
 
     def named(self, section: str, tables: dict[str, Any], read: _Read[S]) -> dict[str, S]:
         """The tables `[section.<name>]` by name."""

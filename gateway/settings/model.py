@@ -171,7 +171,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     `imports` are the modules whose declared targets there are.
 
     `otel` are the variables of OpenTelemetry that decide on tracing. `source` is the file's name for messages,
-    `directory` the working directory, `secrets` what the secrets of targets and triggers are read from.
+    `variables` those that set a key (`gateway.port`) over it, `directory` the working directory, `secrets` what the
+    secrets of targets and triggers are read from.
     """
 
     plugins: tuple[str, ...] = ()
@@ -188,8 +189,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     schedules: dict[str, ScheduleSettings] = {}
     otel: dict[str, str] = {}
     source: str = "gateway.toml"
+    variables: dict[str, str] = {}
     directory: Path = Path()
     secrets: SecretSource = SecretSource()
+
+    def place(self, key: str) -> str:
+        """Where a key such as `notices.target` is set, for messages: in a variable, else the file."""
+        variable = self.variables.get(key)
+        return f"environment: {variable}" if variable else f"{self.source}: {key}"
 
     @property
     def partitions(self) -> int:

@@ -97,6 +97,12 @@ def test_target_of_notices_is_known_by_the_file(bare: Shell) -> None:
     assert 'did you mean "tell"?' in faults[1]["detail"]
 
 
+def test_wrong_target_of_notices_is_blamed_on_the_variable_that_names_it(tmp_path: Path) -> None:
+    shell = Shell(tmp_path, GATEWAY_NOTICES_TARGET="tel")
+    (fault,) = shell.json("config", "check", code=os.EX_CONFIG)["faults"]
+    assert fault["place"] == "environment: GATEWAY_NOTICES_TARGET"
+
+
 def test_port_of_both_is_a_fault_that_names_both_places(tmp_path: Path) -> None:
     (tmp_path / "gateway.toml").write_text("[gateway]\ndispatcher_port = 9090\n")
     shell = Shell(tmp_path, PORT="9090")
