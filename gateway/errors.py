@@ -105,7 +105,14 @@ class StoreError(GatewayError):
 
 
 class StoreUnavailable(StoreError):
-    """Redis is away, loading, read-only or failing over; whether a write took effect is not known."""
+    """Redis is away, loading, read-only or failing over; whether a write took effect is not known.
+
+    `refusal` is what it said itself, where it did, in words that anybody may read.
+    """
+
+    def __init__(self, detail: str, *, refusal: str = "") -> None:
+        super().__init__(detail)
+        self.refusal = refusal
 
 
 class StoreShort(StoreError):

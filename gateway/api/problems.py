@@ -9,21 +9,20 @@ from typing import Any
 import orjson
 
 from gateway.api.reply import Reply
-from gateway.errors import Fault, GatewayError, RequestError, StoreError, StoreFull, StoreShort
+from gateway.errors import Fault, GatewayError, RequestError, StoreError, StoreFull, StoreShort, StoreUnavailable
 
 PROBLEM = b"application/problem+json"
 
 _TITLES = {413: "Content Too Large", 422: "Unprocessable Content"}
 """RFC 9110's names, which differ from those of older Python versions."""
 
+AWAY = "Redis is away or does not answer"
 UNAVAILABLE = (
-    "Redis is away or does not answer; what was sent may or may not be queued: send it again, "
-    "with an idempotency key so that it is queued once"
+    f"{AWAY}; what was sent may or may not be queued: send it again, with an idempotency key so that it is queued once"
 )
 
 NOT_DELIVERED = (
-    "Redis is away or does not answer; the delivery may or may not be queued: send it again, under the id that it has, "
-    "and it is queued once"
+    f"{AWAY}; the delivery may or may not be queued: send it again, under the id that it has, and it is queued once"
 )
 
 
@@ -56,9 +55,11 @@ def problem(status: int, detail: str, faults: tuple[Fault, ...] = ()) -> dict[st
 
 
 def describe(error: GatewayError, *, unavailable: str = UNAVAILABLE) -> dict[str, Any]:
-    """An error that is a client's to know, as a problem; what Redis said stays in the log."""
+    """An error that is a client's to know, as a problem; where Redis is, and the mend, stay in the log."""
     if isinstance(error, RequestError):
         return problem(error.status, error.detail, error.faults)
+    if isinstance(error, StoreUnavailable) and error.refusal:
+        unavailable = unavailable.replace(AWAY, error.refusal, 1)
     return problem(503, str(error) if isinstance(error, (StoreFull, StoreShort)) else unavailable)
 
 

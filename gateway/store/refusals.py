@@ -27,6 +27,14 @@ _UNAVAILABLE: dict[str, str] = {
     "NOPERM": "does not let this user do what is needed",
 }
 
+_MENDS: dict[str, str] = {
+    "MISCONF": "free or mend its disk; its log says what it could not write",
+    "NOREPLICAS": "attach replicas, or lower its min-replicas-to-write",
+    "NOAUTH": "mend user and password in GATEWAY_REDIS_URL",
+    "NOPERM": "give its user the rights that the documentation's page Redis lists",
+}
+"""Where waiting does not help."""
+
 _WORDS: dict[type[Exception], str] = {
     redis.exceptions.OutOfMemoryError: "OOM",
     redis.exceptions.BusyLoadingError: "LOADING",
@@ -95,7 +103,9 @@ def store_error(error: Exception) -> StoreError:
     if word in _UNAVAILABLE:
         # which command it was, or that it was a key; not who the user is, since /readyz tells anybody
         said = f": {text.partition(' has ')[2] or text}" if word == "NOPERM" else ""
-        return StoreUnavailable(f"Redis {_UNAVAILABLE[word]} ({word}{said})")
+        refusal = f"Redis {_UNAVAILABLE[word]} ({word}{said})"
+        mend = f"; {_MENDS[word]}" if word in _MENDS else ""
+        return StoreUnavailable(f"{refusal}{mend}", refusal=refusal)
     if isinstance(error, (redis.ConnectionError, redis.TimeoutError, OSError)):
         return StoreUnavailable(f"Redis cannot be reached: {text or type(error).__name__}")
     return StoreError(f"Redis refused a script: {text}")

@@ -111,6 +111,38 @@ async def test_gateway_starts_and_recovers_when_redis_is_away_at_first(own_serve
         await until_accepted(api)
 
 
+async def assert_refusal_is_told(api: Running, refusal: str, mend: str) -> None:
+    """In the answers to a client and to a provider, with the mend at /readyz alone."""
+    for path in ("/jobs", "/hooks/github"):
+        answer = await api.client.post(path, content=JOB, headers=None if path == "/jobs" else signed(JOB, "g-1"))
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert answer.json()["detail"].startswith(refusal)
+        assert "send it again" in answer.json()["detail"]
+        assert mend not in answer.text
+    assert mend in (await api.client.get("/readyz")).json()["reason"]
+
+
+async def test_answer_says_so_when_redis_cannot_write_to_its_disk(tmp_path: Path) -> None:
+    (folder := tmp_path / "data").mkdir()
+    saves = ("--save", "3600 1", "--stop-writes-on-bgsave-error", "yes", "--dir", str(folder))
+    with Server(extra=saves) as server, server.client() as client:
+        async with running(settings_for(tmp_path, server.url, "t")) as api:
+            await until_accepted(api)
+            folder.rmdir()
+            client.bgsave()
+            await until(api, 503, "POST", "/jobs", JOB)
+            await assert_refusal_is_told(api, "Redis cannot write to its disk (MISCONF); ", "its log says")
+
+
+async def test_answer_says_so_when_redis_lets_its_user_do_too_little(tmp_path: Path) -> None:
+    with Server() as server, server.client() as client:
+        async with running(settings_for(tmp_path, server.url, "t")) as api:
+            await until_accepted(api)
+            client.execute_command("ACL", "SETUSER", "default", "-fcall", "-evalsha", "-eval")
+            told = "Redis does not let this user do what is needed (NOPERM: no permissions to run the 'eval"
+            await assert_refusal_is_told(api, told, "give its user the rights")
+
+
 async def test_jobs_are_503_and_the_rest_works_when_redis_is_full(tmp_path: Path) -> None:
     with Server(extra=("--maxmemory", "3mb", "--maxmemory-policy", "noeviction")) as server:
         async with running(settings_for(tmp_path, server.url, "t")) as api:
