@@ -23,6 +23,7 @@ for i = 5, #ARGV do
 end
 if ARGV[3] ~= '' then call('HSET', conf, 'dead_most', ARGV[3]) end
 if ARGV[4] ~= '' then call('HSET', conf, 'lane_caps', ARGV[4]) end
+drop_gist()
 call('HSET', conf, 'lanes', lanes) -- also what makes this script a probe that writes works
 return { tonumber(call('HGET', conf, 'schema')), tonumber(call('HGET', conf, 'partitions')),
   call('HGET', conf, 'signing_key') or '' }

@@ -210,4 +210,5 @@ local function commit()
   if #events > 0 then write_events() end
   if woken then wake_one() end
   if posted then wake_forwarder() end
+  if gist_due then keep_gist() end
 end

@@ -15,6 +15,7 @@ if not (since and followed) then
   call('HSET', P .. 'conf', 'followed_since', since)
 end
 call('HSET', P .. 'conf', 'followed_until', text(now_ms + for_ms))
+drop_gist()
 call('PEXPIRE', key, for_ms)
 
 local last, first, removed = text(now_ms - 1) .. '-18446744073709551615', '0-0', 0

@@ -14,6 +14,7 @@ for i = 1, #LANES do
 end
 if not known then return 0 end
 call('HSET', P .. 'conf', 'lanes_paused', list)
+drop_gist()
 woken = paused == '0'
 commit()
 return 1

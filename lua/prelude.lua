@@ -25,6 +25,7 @@
 --   o:<id>        STRING  MessagePack: when it was submitted in ms, and the submit
 --   mark          STRING  when something was last to be durable, in ms
 --   seq           STRING  rank sequence       stats, conf HASH counters; schema, lanes, pauses, epoch (register.lua)
+--   gist          STRING  what every call asks of conf, a line each; missing since one of these fields changed
 --   counted       SET     targets with counters of their own
 --   waiting       HASH    pending jobs by lane, and by lane:target
 --   states        HASH    scheduled, retrying and dead jobs by state:lane
@@ -54,8 +55,11 @@ local SUSPECTS = '!'
 local NONE = {}
 
 local now_us, now_ms, NOW
-local conf
-local lanes_text, LANES -- every lane ever used, in the order in which they were first configured
+local conf              -- the fields of GIST
+local min_writer, followed_until -- of them, as numbers; 0: not said
+local gist              -- the text that they were read from; nil: from the HASH
+local gist_due          -- is that text to be written?
+local LANES             -- every lane ever used, in the order in which they were first configured
 local followed          -- does anybody follow events (GET /events)?
 local woken             -- is there work that was not there before?
 local posted            -- is there something new in the outbox?
@@ -78,22 +82,47 @@ local function at_begin(reset)
   reset()
 end
 
--- A call begins; returns the error that it ends with, if it is not to go on.
-local function begin(keys, arguments)
+local GIST = { 'min_writer', 'lanes', 'lanes_paused', 'lane_caps', 'epoch', 'followed_until' }
+
+local function take_conf(values)
+  conf, min_writer, followed_until, LANES = values, tonumber(values[1] or 0), tonumber(values[6] or 0), {}
+  for lane in string.gmatch(conf[2] or '', '[^,]+') do LANES[#LANES + 1] = lane end
+end
+
+-- Reads conf; `often`: by one text that is kept beside it, and mostly is that of the call before. Six fields of a HASH,
+-- most of them absent, cost three times as much.
+local function read_conf(often)
+  local text = often and call('GET', P .. 'gist')
+  if text and text == gist then return end
+  gist, gist_due = text or nil, often and not text
+  local values = {}
+  for value in string.gmatch(text or '', '([^\n]*)\n') do values[#values + 1] = value ~= '' and value end
+  take_conf(text and values or call('HMGET', P .. 'conf', unpack(GIST)))
+end
+
+-- Writes the text anew, so that the next call finds it.
+local function keep_gist()
+  if not conf[1] then return end
+  local values = {}
+  for i = 1, #GIST do values[i] = conf[i] or '' end
+  call('SET', P .. 'gist', table.concat(values, '\n') .. '\n')
+end
+
+-- One of the fields changes.
+local function drop_gist() call('DEL', P .. 'gist') end
+
+-- A call begins; returns the error that it ends with, if it is not to go on. `often`: it is one of many.
+local function begin(keys, arguments, often)
   P, args = keys[1], arguments
   local time = call('TIME')
   now_us = time[1] * 1000000 + time[2]
   now_ms = floor(now_us / 1000)
   NOW = text(now_ms)
-  conf = call('HMGET', P .. 'conf', 'min_writer', 'lanes', 'lanes_paused', 'lane_caps', 'epoch', 'followed_until')
-  if tonumber(conf[1] or 0) > SCHEMA then
+  read_conf(often)
+  if min_writer > SCHEMA then
     return redis.error_reply('GWSCHEMA the data needs a newer version of event-gateway than this one')
   end
-  if not LANES or conf[2] ~= lanes_text then
-    lanes_text, LANES = conf[2], {}
-    for lane in string.gmatch(conf[2] or '', '[^,]+') do LANES[#LANES + 1] = lane end
-  end
-  followed = tonumber(conf[6] or 0) > now_ms
+  followed = followed_until > now_ms
   woken, posted, ended, awaited, events = false, false, {}, nil, {}
   for i = 1, #at_begins do at_begins[i]() end
 end

@@ -7,5 +7,5 @@
 if #ARGV ~= 1 or ARGV[1] == '' then return redis.error_reply('ERR register: epoch') end
 -- gone since configure ran: so are the limits that were written after it
 if not conf[1] then return redis.error_reply('GWEMPTY the data was lost while limits were being registered') end
-call('HSETNX', P .. 'conf', 'epoch', ARGV[1])
+if call('HSETNX', P .. 'conf', 'epoch', ARGV[1]) == 1 then drop_gist() end
 return call('HGET', P .. 'conf', 'epoch')

@@ -27,7 +27,9 @@ local function check_lane(id, job)
   if known_lane(job.lane) then return end
   found('lane_unknown', id, job.lane)
   LANES[#LANES + 1] = job.lane
-  if mend then call('HSET', P .. 'conf', 'lanes', table.concat(LANES, ',')) end
+  if not mend then return end
+  call('HSET', P .. 'conf', 'lanes', table.concat(LANES, ','))
+  drop_gist()
 end
 
 local function place(index, id, score)

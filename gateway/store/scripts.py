@@ -81,7 +81,7 @@ class Script:
         return (
             f"#!lua name={self.family}_{number}_{self.sha}\n"
             f"local run\nlocal function define()\n{parts}"
-            "return function(keys, arguments) return begin(keys, arguments) or body() end\nend\n"
+            "return function(keys, arguments) return begin(keys, arguments, true) or body() end\nend\n"
             f"redis.register_function{{function_name = '{self.function}', flags = {{{flags}}},\n"
             "  callback = function(keys, arguments)\n"
             "    if not run then run = define() end\n    return run(keys, arguments)\n  end}\n"

@@ -19,6 +19,7 @@ PLACES = {
 }
 KEPT = {
     "conf",
+    "gist",
     "credit",
     "seq",
     "state",

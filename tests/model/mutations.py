@@ -107,6 +107,11 @@ MUTATIONS = (
         "  local _, __\n  _, __, touched_targets,",
     ),
     Mutation(
+        "begin: a lane goes on as it was once it is paused",
+        "'lanes_paused', list)\ndrop_gist()\n",
+        "'lanes_paused', list)\n",
+    ),
+    Mutation(
         "begin: a claim's jobs are given again by the next",
         "  taken, taken_n, carried, leases, ids, bodies = { -1, 0, now_ms, '', moved }, 0, 0, {}, {}, {}\n",
         "  taken, taken_n, carried = taken or { -1, 0, now_ms, '', moved }, taken_n or 0, 0\n"

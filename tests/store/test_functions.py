@@ -13,6 +13,7 @@ from gateway.jobs import Settlement, Submission
 from gateway.keys import JobIds
 from gateway.store import Store, Worker, functions, scripts
 from gateway.store.scripts import Script, script
+from gateway.store.standing import beat
 from tests.servers import Server
 from tests.store.limits import NOTHING_KEPT
 
@@ -160,6 +161,22 @@ async def test_nothing_of_one_call_is_left_in_the_next_when_a_call_fails(server:
         await store.submit([job()])
         assert client.hget(f"{prefix}stats", "submitted:default:t") == "1"
     await worker.leave()
+
+
+async def test_what_is_kept_beside_conf_follows_it_when_another_version_changes_it(store: Store) -> None:
+    prefix, worker = store.keyspaces[0].prefix, worker_of(store)
+
+    async def taken() -> int:
+        await store.submit([job()])
+        return len((await worker.exchange([], worker.next_claim(9, suspects=True))).claimed)
+
+    assert await taken() == 1
+    assert await store.client.exists(f"{prefix}gist")
+    await store.control_lane("default", paused=True)
+    assert await taken() == 0
+    await store.client.hset(f"{prefix}conf", "lanes_paused", ",")  # as a version does that knows nothing of the text
+    await beat(store, "", stuck_after_s=60)
+    assert await taken() == 2
 
 
 async def test_replica_is_told_of_as_such_when_it_knows_no_function(server: Server, namespace: str) -> None:
