@@ -36,6 +36,8 @@ from gateway.registry import Registry
 from gateway.settings import load
 from gateway.verifier import WebhookRequest
 from plugins.github import GithubConfig, GithubVerifier
+from tests.processes import processes_of
+from tests.waiting import until_sync
 
 COMMAND = [sys.executable, "-P", "-m", "gateway", "demo"]
 MOST_S = 20.0
@@ -91,23 +93,9 @@ def read_until(process: subprocess.Popen[str], part: str) -> str:
     raise AssertionError(f"{part!r} never came:\n{''.join(lines)}")
 
 
-def processes_of(temporary: Path) -> list[str]:
-    """The command lines of living processes that were started with this TMPDIR, or name it (a Valkey writes its
-    title over its environment), or work in it."""
-    folder, found = os.fsencode(temporary / "tmp"), []
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            if entry.name.isdigit():
-                command = (entry / "cmdline").read_bytes()
-                traces = (entry / "environ").read_bytes(), command, os.fsencode((entry / "cwd").readlink())
-                if any(folder in trace for trace in traces):
-                    found.append(command.replace(b"\0", b" ").decode())
-    return found
-
-
 def assert_nothing_left(temporary: Path) -> None:
     until_s = time.monotonic() + 10
-    while left := processes_of(temporary):
+    while left := processes_of(temporary / "tmp"):
         assert time.monotonic() < until_s, left
         time.sleep(0.02)
     assert [*(temporary / "here").iterdir(), *(temporary / "tmp").iterdir()] == []
@@ -142,6 +130,16 @@ def test_demo_leaves_nothing_when_it_is_interrupted(temporary: Path, moment: str
     assert process.returncode == 130, output
     assert "Traceback" not in output
     assert_nothing_left(temporary)
+
+
+@linux_only
+def test_demo_leaves_no_process_when_it_is_killed(temporary: Path) -> None:
+    with demo(temporary) as process:
+        read_until(process, "1  ")
+        assert len(processes_of(temporary / "tmp")) > 3
+        process.kill()
+        process.wait(10)
+        until_sync(lambda: not processes_of(temporary / "tmp"))
 
 
 @linux_only

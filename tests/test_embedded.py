@@ -27,7 +27,7 @@ OWNER = """
 import json, sys
 from pathlib import Path
 from gateway.store.embedded import EmbeddedValkey
-server = EmbeddedValkey(Path(sys.argv[1]))
+server = EmbeddedValkey(Path(sys.argv[1]), temporary=sys.argv[2:] == ["temporary"])
 print(json.dumps({"url": server.start(), "pid": server.pid}), flush=True)
 sys.stdin.read()
 """
@@ -74,9 +74,9 @@ def get(url: str, key: str) -> str:
 
 
 @contextlib.contextmanager
-def other_owner(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str, int]]:
+def other_owner(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str, int]]:
     process = subprocess.Popen(
-        [sys.executable, "-c", OWNER, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", OWNER, str(folder), *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     with process:
         assert process.stdout is not None
@@ -160,6 +160,17 @@ def test_find_is_not_fooled_by_a_server_on_other_data(folder: Path, tmp_path: Pa
         other.mkdir()
         (other / "socket").write_text(str(folder / "valkey.sock"))
         assert find(other) is None
+
+
+@linux_only
+async def test_a_temporary_server_ends_with_its_killed_owner(folder: Path) -> None:
+    with other_owner(folder, "temporary") as (owner, url, pid):
+        put(url, "job", "kept")
+        assert servers_in(folder) == [pid]
+        assert os.getsid(pid) == pid
+        owner.kill()
+        owner.wait(10)
+        await until(lambda: servers_in(folder) == [])
 
 
 @linux_only

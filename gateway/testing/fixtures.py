@@ -130,7 +130,7 @@ class RunningGateway:
 def gateway_redis_url() -> Iterator[str]:
     """The URL of a Valkey that lives as long as the test run."""
     with tempfile.TemporaryDirectory(prefix="gateway-testing-", dir="/tmp") as folder:
-        embedded = EmbeddedValkey(Path(folder) / "data")
+        embedded = EmbeddedValkey(Path(folder) / "data", temporary=True)
         try:
             yield embedded.start()
         finally:

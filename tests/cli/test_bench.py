@@ -4,19 +4,59 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from gateway.cli.bench import delayed
+from tests.processes import processes_of
 from tests.servers import Server
+from tests.waiting import until_sync
 
 
 def test_measurements_follow_one_another_on_event_loops_of_their_own(valkey_server: Server) -> None:
     for _ in range(2):
         report = asyncio.run(delayed.measure(valkey_server.url, jobs=5, repetitions=1))
         assert [len(figure.values) for figure in report.figures] == [1, 1, 1, 1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are looked for in /proc")
+@pytest.mark.parametrize(
+    ("sig", "measured"),
+    [
+        (signal.SIGTERM, ("hooks",)),
+        (signal.SIGHUP, ("throughput", "--processes", "1")),
+        (signal.SIGKILL, ("hooks",)),
+        (signal.SIGKILL, ("throughput", "--processes", "1")),
+    ],
+)
+def test_measurement_leaves_no_process_when_it_is_ended(
+    sig: signal.Signals, measured: tuple[str, ...], tmp_path: Path
+) -> None:
+    command = (sys.executable, "-P", "-m", "gateway", "bench", *measured)
+    environ = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as bench:
+        try:
+            until_sync(lambda: len(at_work(tmp_path)) == (3 if measured[0] == "hooks" else 2))
+            bench.send_signal(sig)
+            printed = bench.communicate(timeout=30)
+        finally:
+            bench.kill()
+    until_sync(lambda: not processes_of(tmp_path))
+    if sig != signal.SIGKILL:
+        assert (bench.returncode, "Traceback" in printed[1]) == (130, False)
+        assert list(tmp_path.iterdir()) == []
+
+
+def at_work(folder: Path) -> list[str]:
+    """The servers that a measurement has started, and its dispatcher."""
+    return [
+        each for each in processes_of(folder) if "valkey-server" in each or "spawn_main" in each or "dispatch" in each
+    ]
 
 
 @pytest.mark.long

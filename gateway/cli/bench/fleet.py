@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import tempfile
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.store import Store
+from gateway.supervisor import SUPERVISOR_PID
 
 _START_S = 30.0
 
@@ -59,7 +61,7 @@ def _configuration(store: Store, targets: dict[str, str], slots: int) -> str:
 def _start(url: str, folder: Path, configuration: str) -> subprocess.Popen[bytes]:
     (folder / "gateway.toml").write_text(configuration)
     command = [sys.executable, "-m", "gateway", "dispatch"]
-    environment = {"GATEWAY_REDIS_URL": url}
+    environment = {"GATEWAY_REDIS_URL": url, SUPERVISOR_PID: str(os.getpid())}
     return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL)  # noqa: S603 (this program)
 
 

@@ -17,6 +17,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from gateway.callouts import CallOuts
+from gateway.cli.interrupts import one_interrupt
 from gateway.collector import calm_collector
 from gateway.dispatch.dispatcher import Dispatcher, Stop
 from gateway.dispatch.metrics import DispatchMetrics
@@ -43,16 +44,27 @@ LIMITS = {NARROW: Limits(concurrency=2), PACED: Limits(rate=Rate("10/s"), burst=
 
 @contextlib.contextmanager
 def rig(redis: str | None) -> Iterator[str]:
-    """The URL of the server to measure on: the given one, or an embedded one with its defaults (AOF everysec)."""
+    """The URL of the server to measure on: the given one, or an embedded one with its defaults (AOF everysec).
+
+    Whatever asks the command to end, what it started ends with it.
+    """
     quiet()
+    with one_interrupt() as no_more_interrupts, _server(redis) as url:
+        try:
+            yield url
+        finally:
+            no_more_interrupts()
+
+
+@contextlib.contextmanager
+def _server(redis: str | None) -> Iterator[str]:
     if redis is not None:
         yield redis
         return
     with tempfile.TemporaryDirectory(prefix="gateway-bench-") as folder:
-        embedded = EmbeddedValkey(Path(folder) / "data")
-        url = embedded.start()
+        embedded = EmbeddedValkey(Path(folder) / "data", temporary=True)
         try:
-            yield url
+            yield embedded.start()
         finally:
             embedded.stop()
 

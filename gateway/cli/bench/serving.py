@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
 import secrets
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -23,6 +24,7 @@ from gateway.collector import calm_collector
 from gateway.registry import Registry
 from gateway.secret import Secret
 from gateway.settings import GatewaySettings, RouteSettings, Settings, TriggerSettings
+from gateway.supervisor import die_with_parent
 
 SECRET = "a secret of the measurement"  # noqa: S105 - nobody else has it
 PARSE, READ, BELOW = "/parse", "/read", "/below"
@@ -46,7 +48,8 @@ async def serving(url: str, namespace: str | None = None) -> AsyncIterator[tuple
 @asynccontextmanager
 async def _process(work: Callable[..., None], *args: object) -> AsyncIterator[int]:
     listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
-    process = multiprocessing.get_context("spawn").Process(target=work, args=(listener, *args), daemon=True)
+    spawn = multiprocessing.get_context("spawn")
+    process = spawn.Process(target=_tied, args=(os.getpid(), work, listener, *args), daemon=True)
     process.start()
     port: int = listener.getsockname()[1]
     listener.close()
@@ -56,6 +59,12 @@ async def _process(work: Callable[..., None], *args: object) -> AsyncIterator[in
         process.terminate()
         await asyncio.to_thread(process.join, _START_S)
         process.kill()
+
+
+def _tied(parent: int, work: Callable[..., None], *args: object) -> None:
+    """Ends with its parent, even a killed one."""
+    die_with_parent(parent)
+    work(*args)
 
 
 def _serve_gateway(listener: socket.socket, url: str, namespace: str) -> None:

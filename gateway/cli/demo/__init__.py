@@ -18,10 +18,10 @@ from rich.console import Console
 from rich.text import Text
 
 from gateway.cli.demo.installation import HERE, running_gateway
-from gateway.cli.demo.interrupts import one_interrupt
 from gateway.cli.demo.receiver import Receiver
 from gateway.cli.demo.stage import Stage
 from gateway.cli.demo.steps import STEPS, Step
+from gateway.cli.interrupts import one_interrupt
 from gateway.errors import GatewayError
 from gateway.logs import configure_logging
 from gateway.settings import GatewaySettings

@@ -48,7 +48,7 @@ def running_gateway(receiver_url: str, *, sources: Path = HERE) -> Iterator[Gate
     with tempfile.TemporaryDirectory(prefix="gateway-demo-") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         _write_files(folder, sources, receiver_url)
-        valkey = EmbeddedValkey(folder / "data")
+        valkey = EmbeddedValkey(folder / "data", temporary=True)
         stack.callback(valkey.stop)
         gateway = Gateway(f"http://127.0.0.1:{_free_port()}", secrets.token_hex(20))
         environ = _environment(gateway, redis_url=valkey.start())

@@ -1,4 +1,4 @@
-"""Ctrl-C, once: the first one ends the demo, and what cleans up after it is not interrupted again."""
+"""Ctrl-C, once: the first one ends the command, and what cleans up after it is not interrupted again."""
 
 from __future__ import annotations
 
