@@ -17,7 +17,8 @@ from gateway.api.problems import problem_reply
 
 class Front(Starlette):
     """Starlette with a short way in: a path without parameters, or with one at its end, is looked up, and its endpoint
-    called as the ASGI application that it is. The router matches every other one, and all of them below a `root_path`.
+    called as the ASGI application that it is. The router matches every other one, and all of them below a `root_path`;
+    so it does a webhook's with a slash at its end, as some write it into a provider's form, which follows no redirect.
 
     No middleware stands before an endpoint, since none lets anything through but answers.
     """
@@ -25,7 +26,8 @@ class Front(Starlette):
     def __init__(
         self, endpoints: Sequence[Endpoint], *, guard: HeadGuard, on_refusal: Callable[[int], None], **options: Any
     ) -> None:
-        super().__init__(routes=[Route(each.path, each) for each in endpoints], **options)
+        slashed = [Route(f"{each.path}/", each) for each in endpoints if each.path.startswith("/hooks/")]
+        super().__init__(routes=[*(Route(each.path, each) for each in endpoints), *slashed], **options)
         self._guard = guard
         self._on_refusal = on_refusal
         self._whole = {each.path: each for each in endpoints if "{" not in each.path}

@@ -32,11 +32,17 @@ async def api(
 
 
 async def deliver(
-    api: Running, body: bytes = BODY, *, event: str = "push", guid: str = "g-1", secret: bytes = b"the-secret"
+    api: Running,
+    body: bytes = BODY,
+    *,
+    path: str = "/hooks/github",
+    event: str = "push",
+    guid: str = "g-1",
+    secret: bytes = b"the-secret",
 ) -> httpx.Response:
     signature = hmac.new(secret, body, hashlib.sha256).hexdigest()
     headers = {"X-Hub-Signature-256": f"sha256={signature}", "X-GitHub-Event": event, "X-GitHub-Delivery": guid}
-    return await api.client.post("/hooks/github", content=body, headers=headers)
+    return await api.client.post(path, content=body, headers=headers)
 
 
 async def records(api: Running, answer: httpx.Response) -> list[Record]:
@@ -138,6 +144,15 @@ async def test_delivery_is_404_and_names_no_other_trigger_when_there_is_none(api
     assert "github" not in answer.text
 
 
+async def test_delivery_is_taken_in_where_its_path_ends_with_a_slash(api: Running) -> None:
+    first = await deliver(api)
+    again = await deliver(api, path="/hooks/github/")
+    assert (again.status_code, again.json()) == (202, first.json() | {"duplicate": True})
+    assert await samples(api, "gateway_deliveries_total") == {("github", "accepted"): 1, ("github", "duplicate"): 1}
+    for path in ("/hooks/github//", "/hooks//", "/hooks/", "/jobs/"):
+        assert (await deliver(api, path=path)).status_code == 404
+
+
 async def test_delivery_of_25_kb_is_taken_in_when_it_is_of_realistic_size(api: Running) -> None:
     body = b'{"ref":"r","commits":[' + b",".join(b'{"id":"%040d"}' % n for n in range(500)) + b"]}"
     answer = await deliver(api, body)
@@ -159,8 +174,9 @@ async def test_signed_url_is_the_public_one_when_it_is_configured(
             return verify(request, now)
 
         monkeypatch.setattr(trigger.verifier, "verify", watch)
-        await api.client.post("/hooks/github?a=%20b&c", content=BODY, headers={"Host": "evil.example"})
-    assert seen == ["https://hooks.example/base/hooks/github?a=%20b&c"]
+        for path in ("/hooks/github?a=%20b&c", "/hooks/github/?a=%20b&c"):
+            await api.client.post(path, content=BODY, headers={"Host": "evil.example"})
+    assert seen == [f"https://hooks.example/base/hooks/{path}?a=%20b&c" for path in ("github", "github/")]
 
 
 async def test_delivery_is_not_acknowledged_when_its_verifier_forgets_to_say_what_it_is(
