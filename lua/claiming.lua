@@ -5,6 +5,7 @@ local HEARTBEAT_PART = 20 -- a heartbeat renewed within this part of itself is n
 local dispatcher, dk
 local n, lease_ms, promote_most, heartbeat_ms
 local place -- of the claim: '' or '2', behind the names of its fields in the dispatcher's record
+local next_nonce -- of the claim that may be made in the dispatcher's place while it waits for work, or ''
 local last -- what the dispatcher's record says of its last claim in that place: nonce, ids, and seen, idle
 local lanes, known, weights, weight_sum, patience
 local left -- is there a job left in the lane that was visited last?
@@ -14,9 +15,9 @@ local function read_args()
   dispatcher, nonce = args[1], args[2]
   n, lease_ms, suspects_left = whole(args[3], 0), whole(args[4], 1), whole(args[5], 0)
   promote_most, heartbeat_ms = whole(args[6], 0), whole(args[7], 1)
-  place = args[8] == '2' and '2' or args[8] == '1' and ''
-  if not (n and lease_ms and suspects_left and promote_most and heartbeat_ms and place) or find(nonce, '[|,\n]') or #args < 11 or (#args - 8) % 3 ~= 0 then
-    return redis.error_reply('ERR claim: dispatcher nonce n lease_ms suspects promote_most heartbeat_ms place [lane weight wait]…')
+  place, next_nonce = args[8] == '2' and '2' or args[8] == '1' and '', args[9]
+  if not (n and lease_ms and suspects_left and promote_most and heartbeat_ms and place) or find(nonce, '[|,\n]') or find(next_nonce or '', '[|,\n ]') or #args < 12 or (#args - 9) % 3 ~= 0 then
+    return redis.error_reply('ERR claim: dispatcher nonce n lease_ms suspects promote_most heartbeat_ms place next_nonce [lane weight wait]…')
   end
   dk = P .. 'dispatcher:' .. dispatcher
 end
@@ -32,7 +33,7 @@ end
 
 local function read_lanes()
   lanes, known, weights, weight_sum, patience = {}, {}, {}, 0, {}
-  for i = 9, #args, 3 do add_lane(args[i], tonumber(args[i + 1]) or 0, tonumber(args[i + 2]) or 0) end
+  for i = 10, #args, 3 do add_lane(args[i], tonumber(args[i + 1]) or 0, tonumber(args[i + 2]) or 0) end
   -- lanes that are no longer configured still drain, last
   for i = 1, #LANES do add_lane(LANES[i], 0, 0) end
 end
@@ -275,6 +276,16 @@ local function show_life(idle)
   call('ZADD', P .. 'dispatchers', now_ms + heartbeat_ms, dispatcher)
 end
 
+local STANDBY_FORM = 1 -- of the arguments: a version with others has another number, and leaves these alone
+local STANDBY_MS = 2000 -- a dispatcher that shows no more life, though it is connected, is given nothing after that
+
+-- Leaves here the claim that the dispatcher would make next (lua/handover.lua). The place for a suspect is not kept for it.
+local function stand_by()
+  local own = { unpack(args) }
+  own[2], own[5] = next_nonce, '0'
+  call('SET', P .. 'standby:' .. dispatcher, cmsgpack.pack({ STANDBY_FORM, own }), 'PX', STANDBY_MS)
+end
+
 -- A claim with the arguments in hand; its answer, or the error.
 local function claim()
   local fault = read_args()
@@ -286,6 +297,8 @@ local function claim()
   left = false
   last = call('HMGET', dk, 'nonce' .. place, 'ids' .. place, 'seen', 'idle')
   if last[1] == nonce then return repeat_claim() end
+  -- it brought nothing the first time, and what came since is the next one's
+  if last[1] and last[1] == next_nonce then return answer(0, false) end
   read_lanes()
   promote(promote_most)
   serve_overdue()
@@ -307,7 +320,15 @@ local function claim()
   elseif last[4] ~= '0' then
     call('ZREM', P .. 'idle', dispatcher)
   end
+  if short and wake_us ~= 0 and taken_n == 0 and next_nonce ~= '' then
+    stand_by()
+  elseif last[4] ~= '0' then
+    call('DEL', P .. 'standby:' .. dispatcher)
+  end
   show_life(short and '1' or '0')
   woken = more
   return answer(wake_us, more)
 end
+
+-- They may be large, and the next claim may be far.
+local function forget_taken() bodies, taken = NONE, NONE end

@@ -30,6 +30,7 @@
 --   waiting       HASH    pending jobs by lane, and by lane:target
 --   states        HASH    scheduled, retrying and dead jobs by state:lane
 --   dispatcher:<id> HASH  last claim: nonce, ids, and nonce2, ids2 of the one beside it; seen: its last heartbeat in ms; idle: `0` if it is not in `idle`
+--   standby:<id>   STRING  MessagePack: the claim that a submit may make in a dispatcher's place (handover.lua)
 --   dispatchers   ZSET    dispatchers by when their heartbeat runs out, in ms
 --   beats         ZSET    dispatchers by when they last showed that their loops turn, in ms
 --   idle          ZSET    dispatchers whose last claim came back short, oldest first

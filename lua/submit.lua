@@ -163,8 +163,10 @@ return function()
     if reply then out[#out + 1] = reply end
     i = i + 1
   end
+  local comes = next(arriving) or arrivals[1] -- for some of them it is time already
   place_accepted()
   if args[2] == 'durable' then call('SET', P .. 'mark', NOW) end
+  if comes and count <= HANDED_MOST then hand_over() end
   commit()
   return cmsgpack.pack(out)
 end

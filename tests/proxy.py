@@ -24,6 +24,7 @@ class Proxy:
         self._listener: asyncio.Server | None = None
         self._pattern = b""
         self._links: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
         self.lost = 0
         self.delay_s = 0.0
         """Held back before each reply."""
@@ -36,6 +37,11 @@ class Proxy:
     def lose_reply_to(self, text: str) -> None:
         """The next request that holds `text` is carried out; its reply is dropped, and its connection with it."""
         self._pattern = text.encode()
+
+    def drop_connections(self) -> None:
+        """Ends all that there are, with what is on its way in them; new ones are taken."""
+        for writer in self._writers:
+            writer.transport.abort()
 
     async def __aenter__(self) -> Self:
         self._listener = await asyncio.start_server(self._accept, "127.0.0.1", 0)
@@ -57,12 +63,15 @@ class Proxy:
         assert link is not None
         self._links.add(link)
         link.add_done_callback(self._links.discard)
+        self._writers.add(writer)
         try:
             await self._link(reader, writer)
         except OSError:
             writer.close()  # the server is away
         except asyncio.CancelledError:
             pass  # a test's end, which start_server would report as a fault
+        finally:
+            self._writers.discard(writer)
 
     async def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with _upstream(self._server) as (up_reader, up_writer):

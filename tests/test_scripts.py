@@ -14,7 +14,7 @@ from gateway.jobs import Callback, Options, Settlement
 from gateway.store import Store
 from gateway.store.leases import extend
 from gateway.store.listing import list_jobs
-from gateway.store.scripts import PARTS, PRELUDE, Arg, lua_directory, run, script
+from gateway.store.scripts import INNERMOST, PARTS, PRELUDE, Arg, lua_directory, run, script
 from tests.servers import Server
 from tests.store.clock import Clock
 from tests.store.dump import dump
@@ -22,7 +22,7 @@ from tests.store.limits import NOTHING_KEPT
 from tests.store.site import LANES, LEASE_MS, Site
 
 FILES = sorted(lua_directory().glob("*.lua"))
-SHARED = {*PRELUDE, *(part for parts in PARTS.values() for part in parts)}
+SHARED = {*PRELUDE, *(part for shared in (PARTS, INNERMOST) for parts in shared.values() for part in parts)}
 NAMES = [file.stem for file in FILES if file.stem not in SHARED]
 NEW_WORK = {"submit", "schedule_fire", "delivery_record", "forward", "probe"}
 """What must be refused when the server is full: everything else ends work, or makes room."""
@@ -49,7 +49,7 @@ GOOD: dict[str, list[Arg]] = {
     "submit": [submits(JOB, KEYED)],
     "forward": [5, msgspec.msgpack.encode(KEYED)],
     "outbox": [10, 1000, pack((JOB_ID,))],
-    "claim": ["d", "d.9", 3, 1000, 1, 10, 1000, 1, "low", 0, 0],
+    "claim": ["d", "d.9", 3, 1000, 1, 10, 1000, 1, "d.10", "low", 0, 0],
     "settle": [pack(("1:d.1", JOB_ID)), pack(SETTLED)],
     "extend": ["d", 1000, 1000, pack((JOB_ID, "1:d.1"))],
     "progress": [pack((JOB_ID, "1:d.1", "{}"))],
@@ -166,8 +166,9 @@ OTHERWISE: dict[str, list[list[Arg]]] = {
     "await_end": [["p", "sleep", JOB_ID]],
     "lookup": [["long", JOB_ID]],
     "claim": [
-        ["d", "d.9", 3, 1000, 1, 10, 1000, 1, "low", 0, 0, "default"],
-        ["d", "d.9", 3, 1000, 1, 10, 1000, 3, "low", 0, 0],
+        ["d", "d.9", 3, 1000, 1, 10, 1000, 1, "", "low", 0, 0, "default"],
+        ["d", "d.9", 3, 1000, 1, 10, 1000, 3, "", "low", 0, 0],
+        ["d", "d.9", 3, 1000, 1, 10, 1000, 1, "d 10", "low", 0, 0],
     ],
     "configure": [[1, "", "x", "", "low"]],
     "flow_control": [["t", "concurrency"], ["t", "speed", 1]],

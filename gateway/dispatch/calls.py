@@ -11,6 +11,14 @@ from gateway.jobs import Settlement
 from gateway.store import ClaimRequest, Exchange
 
 
+@dataclass(frozen=True, slots=True)
+class Standby:
+    """A claim that is left with the server since `since_s` at the latest."""
+
+    nonce: str
+    since_s: float
+
+
 @dataclass(slots=True, eq=False)
 class Call:
     """An exchange, from when it leaves until its answer is taken; times are by `perf_counter`.
@@ -29,6 +37,11 @@ class Call:
     doubtful: bool = False
     came: Exchange | None = None
     task: asyncio.Task[None] | None = None
+
+    @property
+    def stands_by(self) -> bool:
+        """Whether it leaves the next claim with the server, if it brings nothing."""
+        return self.claim is not None and self.claim.next_nonce != ""
 
     def answer(self) -> Exchange:
         """What came, once it is over; raises what ended it otherwise."""

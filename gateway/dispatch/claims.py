@@ -13,7 +13,7 @@ from time import perf_counter
 
 import structlog
 
-from gateway.dispatch.calls import Call
+from gateway.dispatch.calls import Call, Standby
 from gateway.dispatch.slots import Slots, Turn
 from gateway.errors import StoreError, StoreMismatch
 from gateway.jobs import Claimed, Settlement
@@ -42,6 +42,10 @@ AHEAD_S = 0.002
 """So much before jobs are due Redis is asked in vain: the claim that gets them finds it and this process awake, and
 caches warm, in which it takes a third of the time."""
 
+STANDBY_LEASE_MS = 10_000
+"""With shorter leases no claim is left with the server: its lease counts from when it was left there, at the earliest,
+which may be a poll ago."""
+
 _BACKOFF_S = (0.02, 1.0)
 
 
@@ -52,6 +56,9 @@ class ClaimLoop:
     last exchange was under way; another one leaves beside that where half of the slots are free and the last claim
     came back full. A lost reply is asked for again, with the same nonce, until it is answered; of two, the older one's
     first, and nothing else leaves beside it.
+
+    Where nothing runs and nothing came, the next claim stands by at the server: a submit makes it, and what it brings
+    comes with the wake-up. Where that is lost the next claim from here brings it, since it has the same nonce.
 
     `start` is told when its jobs were asked for first, by `perf_counter`: their leases began no earlier.
     """
@@ -85,6 +92,9 @@ class ClaimLoop:
         self._calls: list[Call] = []
         self._answered: list[Call] = []
         self._plenty = False
+        self._stands_by = partitions == 1 and worker.lease_ms >= STANDBY_LEASE_MS
+        self._standby: Standby | None = None
+        self._handed: tuple[str, Exchange] | None = None
         self._arrived: list[tuple[Sequence[Claimed], float]] = []
         self._told: list[tuple[Sequence[Settlement], Sequence[str]]] = []
         self.turned_s: float | None = None
@@ -104,6 +114,13 @@ class ClaimLoop:
         self._hungry = True
         self._event.set()
 
+    def hand_over(self, told: bytes) -> None:
+        """A submit has made the standby claim, and this is what it brought: it starts in this turn of the event loop."""
+        self._handed = self._worker.read_handed(told)
+        self._take_handed()
+        self._catch_up()
+        self._event.set()
+
     def settle(self, settlement: Settlement) -> None:
         """Queues an outcome for the next exchange."""
         self._settlements.append(settlement)
@@ -116,6 +133,8 @@ class ClaimLoop:
         """From now on only settles."""
         self._claiming = False
         self._slots.leave(self._turn)
+        if self._standby is not None:
+            self._written.clear()  # until it is known what that has brought
         self._event.set()
 
     async def wait_written(self) -> None:
@@ -129,6 +148,7 @@ class ClaimLoop:
             while True:
                 self.turned_s = clock()
                 self._take_answer()
+                self._take_handed()
                 call = self._next_call()
                 if call is not None:
                     await self._leave(call)
@@ -200,30 +220,37 @@ class ClaimLoop:
 
     def _has_enough(self) -> bool:
         """Whether one more may leave beside that which is under way."""
-        if len(self._calls) == CALLS or any(call.doubtful for call in self._calls):
+        if len(self._calls) == CALLS or any(call.doubtful or call.stands_by for call in self._calls):
             return False
         return self._claiming and self._plenty and self._slots.spare(self._turn) >= self._enough
 
     def _next_claim(self) -> tuple[ClaimRequest | None, int, bool]:
         """A claim, the slots that it has reserved, and whether it has the place for a suspect as well."""
-        if not (self._claiming and self._hungry):
+        if not self._claiming:
+            return (None if self._standby is None else self._claim_none()), 0, False
+        stands_by = self._stands_by and not self._calls and self._slots.free == self._slots.count
+        # so that one stands by again once the last job is over
+        if not (self._hungry or (stands_by and self._settlements and self._standby is None)):
             return None, 0, False
         # what is due at one instant is mostly many, and none of it is to wait for a second claim
         n = self._slots.reserve(self._turn, self._slots.count if self._timed else self._batch)
         if n == 0:
-            return (self._pass_on() if self._woken else None), 0, False
+            # other partitions' jobs hold the slots: a claim of nothing wakes another dispatcher for these ones
+            return (self._claim_none() if self._woken else None), 0, False
         self._hungry = self._woken = self._timed = False
         suspects = not (self._calls and self._calls[0].suspect_reserved) and self._slots.reserve_suspect(self._turn)
-        return self._worker.next_claim(n, suspects=suspects, place=self._place()), n, suspects
+        self._standby = self._handed = None
+        return self._worker.next_claim(n, suspects=suspects, place=self._place(), stands_by=stands_by), n, suspects
 
     def _place(self) -> Place:
         """One that the call under way does not have: each has its own, in which Redis remembers its claim."""
         other = self._calls[0].claim if self._calls else None
         return 2 if other is not None and other.place == 1 else 1
 
-    def _pass_on(self) -> ClaimRequest:
-        """A claim of nothing: other partitions' jobs hold the slots, so it wakes another dispatcher for these ones."""
+    def _claim_none(self) -> ClaimRequest:
+        """A claim of nothing new; what the standby has brought it brings all the same."""
         self._woken = False
+        self._standby = self._handed = None
         return self._worker.next_claim(0, suspects=False, place=self._place())
 
     async def _exchange(self, call: Call) -> None:
@@ -271,10 +298,8 @@ class ClaimLoop:
         got, reserved = len(exchange.claimed), call.reserved
         if call.suspect_reserved and not exchange.claimed.has_suspect:
             self._slots.give_back_suspect()
-        poll_s = self._rng.uniform(*self._poll_s)
-        wait_s = poll_s if exchange.wake_in_s is None else min(poll_s, _ahead_of(exchange.wake_in_s))
         # from when it was sent: Redis told the time a little later, and the next claim is as long on its way
-        self._look_at = call.sent_s + wait_s
+        self._look_at = call.sent_s + self._wait_s(exchange.wake_in_s)
         self._hungry = self._hungry or exchange.more or got == claim.n
         self._plenty = 0 < claim.n == got and exchange.more
         if got:
@@ -283,6 +308,28 @@ class ClaimLoop:
             self._turn.fed(claim.n, got)
         if got < reserved:
             self._slots.give_back(reserved - got)
+        elif got > reserved:
+            self._slots.take(got - reserved)  # of a standby claim, asked for at the end and to be given back
+        if call.stands_by and not got:
+            self._standby = Standby(claim.next_nonce, call.sent_s)
+
+    def _take_handed(self) -> None:
+        """Takes what the standby claim has brought, once it is known here that one stood by: the wake-up may be faster
+        than the answer that tells of it."""
+        if self._handed is None or self._standby is None or self._handed[0] != self._standby.nonce:
+            return
+        exchange, since_s = self._handed[1], self._standby.since_s
+        self._standby = self._handed = None
+        self._worker.was_made()
+        self._slots.take(len(exchange.claimed))  # as many are free as it was to bring, since nothing ran
+        self._arrived.append((exchange.claimed, since_s))
+        self._hungry = self._hungry or exchange.more
+        self._look_at = min(self._look_at, perf_counter() + self._wait_s(exchange.wake_in_s))
+
+    def _wait_s(self, wake_in_s: float | None) -> float:
+        """How long after a claim there may be something to do, of which nobody tells."""
+        poll_s = self._rng.uniform(*self._poll_s)
+        return poll_s if wake_in_s is None else min(poll_s, _ahead_of(wake_in_s))
 
     def _expect_retries(self, call: Call) -> None:
         for settlement in call.settlements:

@@ -185,6 +185,7 @@ class Dispatcher:
                 on_wake=self._wake,
                 on_cancel=self._cancel,
                 on_posted=self._posted,
+                on_handed=self._handed,
             ),
             carry_replays(self._store, idle_s=1.0, rng=self._rng),
             self._scheduler.run(),
@@ -259,6 +260,9 @@ class Dispatcher:
 
     def _wake(self, partition: int) -> None:
         self._loops[partition].wake()
+
+    def _handed(self, partition: int, told: bytes) -> None:
+        self._loops[partition].hand_over(told)
 
     def _posted(self, partition: int) -> None:
         if (forwarder := self._forwarders.get(partition)) is not None:

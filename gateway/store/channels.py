@@ -19,7 +19,7 @@ async def follow(
     channels: Sequence[tuple[Keyspace, str]],
     *,
     subscribed: Callable[[], Awaitable[None]],
-    received: Callable[[Keyspace, str], None],
+    received: Callable[[Keyspace, bytes], None],
     idle_s: float = IDLE_S,
 ) -> NoReturn:
     """Subscribes to a channel per partition, and hands on what is said there until the first interruption.

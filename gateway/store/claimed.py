@@ -86,6 +86,18 @@ def parse_claim(reply: Sequence[Any], *, partition: int, nonce: str) -> tuple[in
     return reply[0], bool(reply[1]), Arrivals(reply, partition, nonce)
 
 
+def parse_handed(told: bytes) -> tuple[str, Sequence[Any]]:
+    """The nonce and the reply of a claim that a submit made (lua/handover.lua), from the message that tells of it."""
+    head, _, rest = told.partition(b"\n")
+    nonce, wake_us, more, now_ms, ids, sizes = head.split(b" ")
+    bodies, at = [], 0
+    for size in sizes.split(b","):
+        after = at + int(size)
+        bodies.append(rest[at:after])
+        at = after
+    return nonce.decode(), [int(wake_us), int(more), int(now_ms), ids, [], *bodies]
+
+
 def _claimed(job_id: str, moved: bytes, body: bytes, now_ms: int, partition: int, nonce: str) -> Claimed:
     """The facts (lua/records.lua) are those at the head of the body, unless others hold by now."""
     facts, _, rest = body.partition(b"\n")
@@ -114,4 +126,4 @@ def _claimed(job_id: str, moved: bytes, body: bytes, now_ms: int, partition: int
     )
 
 
-__all__ = ["Arrivals", "nothing", "parse_claim"]
+__all__ = ["Arrivals", "nothing", "parse_claim", "parse_handed"]

@@ -22,18 +22,24 @@ from gateway.store.refusals import is_unknown, store_error, takes_none
 PRELUDE = ("prelude", "records", "limits", "flows", "endings")
 """What every script begins with, in this order."""
 
+_CLAIM = ("due", "taking", "turns", "rings", "claiming")
+
 PARTS = {
-    **dict.fromkeys(("submit", "schedule_fire", "forward"), ("intake",)),
+    "submit": _CLAIM,
+    **dict.fromkeys(("schedule_fire", "forward"), ("intake",)),
     **dict.fromkeys(("list", "list_queued", "replay_some"), ("places",)),
     **dict.fromkeys(("lookup", "targets"), ("reasons",)),
     **dict.fromkeys(("flow_control",), ("breaker",)),
-    "claim": ("due", "taking", "turns", "rings", "claiming"),
+    "claim": _CLAIM,
     "settle": ("breaker", "retries"),
     "reap": ("retries",),
     **dict.fromkeys(("probe", "beat"), ("standing",)),
     **dict.fromkeys(("repair_jobs", "repair_index", "repair_flows", "repair_lane", "repair_states"), ("repairs",)),
 }
 """What a few scripts share, and begin with after the prelude."""
+
+INNERMOST = {"submit": ("intake", "handover")}
+"""What stands in the same function as the script itself, since one has room for 200 variables."""
 
 _REFUSED_AT_MAXMEMORY = {"submit", "schedule_fire", "delivery_record", "forward", "probe"}
 """Scripts that bring new work: without `allow-oom` the server refuses them when it is full, and nothing else."""
@@ -105,8 +111,9 @@ def script(name: str) -> Script:
     """
     directory = lua_directory()
     flags = "#!lua\n" if name in _REFUSED_AT_MAXMEMORY else "#!lua flags=allow-oom\n"
-    parts = (*PRELUDE, *PARTS.get(name, ()), name)
-    first, *inner, last = ((directory / f"{part}.lua").read_text() for part in parts)
+    parts = (*PRELUDE, *PARTS.get(name, ()))
+    first, *inner = ((directory / f"{part}.lua").read_text() for part in parts)
+    last = "".join((directory / f"{part}.lua").read_text() for part in (*INNERMOST.get(name, ()), name))
     nested = f"(function() {''.join(inner)}return (function() {last}end)() end)()\n"
     ending = f"local body = {nested}{_CALL}" if name in _FUNCTIONS else f"return {nested}"
     source = f"{flags}{first}{_BEGIN}{ending}"

@@ -20,7 +20,7 @@ from gateway.store.link import NOTHING, Command, parser_of
 class Subscription(asyncio.Protocol):
     """Takes over a connection that the library has made, and subscribes there; close it with `close()`.
 
-    `received(keyspace, text)` is called for each message. `over` gets what ended it: the connection was lost, said
+    `received(keyspace, message)` is called for each message. `over` gets what ended it: the connection was lost, said
     nothing for `idle_s` and then did not answer within `reply_timeout_s`, or a channel was taken away or refused.
     """
 
@@ -28,7 +28,7 @@ class Subscription(asyncio.Protocol):
         self,
         connection: Any,
         channels: Mapping[bytes, Keyspace],
-        received: Callable[[Keyspace, str], None],
+        received: Callable[[Keyspace, bytes], None],
         *,
         idle_s: float,
         reply_timeout_s: float,
@@ -88,8 +88,8 @@ class Subscription(asyncio.Protocol):
         match reply:
             case Exception():
                 self._end(reply)
-            case [b"smessage", bytes(channel), bytes(text)] if channel in self._channels:
-                self._received(self._channels[channel], text.decode())
+            case [b"smessage", bytes(channel), bytes(message)] if channel in self._channels:
+                self._received(self._channels[channel], message)
             case [b"ssubscribe", channel, *_]:
                 self._missing.discard(channel)
                 if not self._missing:

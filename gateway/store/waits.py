@@ -143,8 +143,8 @@ class Waits:
             for first in range(0, len(ids), CHUNK):
                 await self._register(ids[first : first + CHUNK])
 
-    def _tell(self, keyspace: Keyspace, job_id: str) -> None:
-        end = self._ends.get(job_id)
+    def _tell(self, keyspace: Keyspace, job_id: bytes) -> None:
+        end = self._ends.get(job_id.decode())
         if end is not None:
             end.told.set()
 

@@ -26,11 +26,12 @@ async def listen(
     on_wake: Callable[[int], None],
     on_cancel: Callable[[str], None],
     on_posted: Callable[[int], None] = lambda partition: None,
+    on_handed: Callable[[int, bytes], None] = lambda partition, told: None,
 ) -> None:
     """Calls `on_wake(partition)` for every wake-up, and for all after each (re)connection; runs until cancelled.
 
     `on_cancel(job_id)` is called where a running job's cancellation is asked for, `on_posted(partition)` where
-    something was put into an outbox.
+    something was put into an outbox, `on_handed(partition, told)` where a submit has made the standby claim.
     """
     channels = [(keyspace, keyspace.wake(dispatcher_id)) for keyspace in keyspaces]
     delay_s = _RECONNECT_S[0]
@@ -41,11 +42,13 @@ async def listen(
         for keyspace in keyspaces:
             on_wake(keyspace.partition)
 
-    def received(keyspace: Keyspace, text: str) -> None:
-        word, _, job_id = text.partition(" ")
-        if word == "cancel":
-            on_cancel(job_id)
-        elif word == "forward":
+    def received(keyspace: Keyspace, message: bytes) -> None:
+        word, _, rest = message.partition(b" ")
+        if word == b"claimed":
+            on_handed(keyspace.partition, rest)
+        elif word == b"cancel":
+            on_cancel(rest.decode())
+        elif word == b"forward":
             on_posted(keyspace.partition)
         else:
             on_wake(keyspace.partition)

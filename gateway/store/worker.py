@@ -10,7 +10,7 @@ import msgspec
 
 from gateway.jobs import Settlement
 from gateway.keys import Keyspace
-from gateway.store.claimed import Arrivals, nothing, parse_claim
+from gateway.store.claimed import Arrivals, nothing, parse_claim, parse_handed
 from gateway.store.client import Client
 from gateway.store.scripts import Arg, run, run_pipelined
 
@@ -25,12 +25,14 @@ class ClaimRequest:
     """A claim that may be repeated as it is until it is answered: its nonce makes the repeat safe.
 
     Two may be under way beside each other, in different places; none in a place whose last one is not answered.
+    `next_nonce` is that of the claim that a submit may make, should this one bring nothing.
     """
 
     nonce: str
     n: int
     suspects: bool
     place: Place = 1
+    next_nonce: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +109,21 @@ class Worker:
     max_wait_ms: Mapping[str, int] = field(default_factory=dict)
     _claims: int = 0
 
-    def next_claim(self, n: int, *, suspects: bool, place: Place = 1) -> ClaimRequest:
-        """A claim with a nonce of its own."""
+    def next_claim(self, n: int, *, suspects: bool, place: Place = 1, stands_by: bool = False) -> ClaimRequest:
+        """A claim with a nonce of its own. With `stands_by`, if it brings nothing, a submit may make the next one:
+        nothing is to be claimed beside it, and the next one in the same place."""
         self._claims += 1
-        return ClaimRequest(f"{self.dispatcher_id}.{self._claims}", n, suspects, place)
+        following = f"{self.dispatcher_id}.{self._claims + 1}" if stands_by else ""
+        return ClaimRequest(f"{self.dispatcher_id}.{self._claims}", n, suspects, place, following)
+
+    def was_made(self) -> None:
+        """Told that a submit made the next claim."""
+        self._claims += 1
+
+    def read_handed(self, told: bytes) -> tuple[str, Exchange]:
+        """What a submit has claimed in this dispatcher's place, and the claim's nonce (lua/handover.lua)."""
+        nonce, reply = parse_handed(told)
+        return nonce, self._exchange((), reply, nonce)
 
     async def exchange(self, settlements: Sequence[Settlement], claim: ClaimRequest | None) -> Exchange:
         """Settles and claims in one round trip."""
@@ -163,6 +176,7 @@ class Worker:
             PROMOTE_MOST,
             self.heartbeat_ms,
             claim.place,
+            claim.next_nonce,
         ]
         for lane in self.lanes:
             head += (lane, self.weights.get(lane, 0), self.max_wait_ms.get(lane, 0))

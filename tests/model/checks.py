@@ -37,6 +37,7 @@ KEPT = {
     EXPIRIES,
 }
 FAMILIES = {
+    "standby",
     "j",
     "b",
     "r",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gateway.jobs import Claimed
 from tests.model.jobs import Job
@@ -29,14 +29,21 @@ class Claim:
     policy: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """By lane: its weight, and the most ms that its first job waits; without any, lanes go in strict order."""
     place: int = 1
+    next_nonce: str = ""
+    """Of the claim that a submit may make, if this one brings nothing."""
+
+    @property
+    def standby(self) -> Claim:
+        """That claim."""
+        return replace(self, nonce=self.next_nonce, suspects=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back."""
+    """What came back; of one that a submit made, what only the dispatcher is told is None."""
 
-    wake_us: int
-    more: bool
+    wake_us: int | None
+    more: bool | None
     jobs: Sequence[Claimed]
 
 
@@ -44,6 +51,8 @@ def repeated(model: Model, claim: Claim) -> list[Job] | None:
     """What a claim that was answered before must give again; None if it is a new one."""
     known = model.dispatcher(claim.dispatcher)
     nonce, job_ids = known.given.get(claim.place, ("", ()))
+    if claim.next_nonce and claim.next_nonce == nonce:
+        return []  # a submit has made the next one by now
     if nonce != claim.nonce:
         return None
     jobs = [model.jobs[job_id] for job_id in job_ids if job_id in model.jobs]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 
-from gateway.jobs import Settlement, Submission
+from gateway.jobs import Claimed, Settlement, Submission
 from gateway.keys import format_id
 from gateway.store.claimed import parse_claim
 from gateway.store.scripts import Arg
@@ -31,6 +31,15 @@ OLD_LANE = "old"
 
 DEAD = {"status": "dead"}
 
+LISTENING = ("d1", "d2")
+"""The dispatchers that can be woken; the third one hears of nothing."""
+
+HANDED_MOST = 8
+"""Jobs of a submit that makes the claim that stands by."""
+
+STANDBY_MS = 2000
+"""How long it does."""
+
 
 @dataclass(slots=True)
 class Tally:
@@ -41,6 +50,7 @@ class Tally:
     jobs: int = 0
     claims: int = 0
     claimed: int = 0
+    handed: int = 0
 
 
 @dataclass(slots=True)
@@ -94,7 +104,40 @@ class Driver:
         def results(reply: bytes) -> list[tuple[str, str, str]]:
             return [(it.verdict, it.job_id, it.status) for it in read_submitted(jobs, reply)]
 
-        self._step("submit", args, lambda: transitions.submit(self.model, jobs), results)
+        self.sound = False
+        before = {job.job_id for job in candidates(self.model)}
+        standby = self._standby()
+        due = self._due()
+        reply, snapshot = self.engine.run("submit", args)
+        check_whole(snapshot)
+        known = set(self.model.jobs)
+        right = transitions.submit(self.model, jobs)
+        if (there := results(reply)) != right:
+            raise Broken(f"submit answered {there}, it must answer {right}")
+        new = [self.model.jobs[job_id] for _, job_id, _ in right if job_id in self.model.jobs and job_id not in known]
+        if standby and len(jobs) <= HANDED_MOST and any(not job.due_us for job in new):
+            self._hand_over(standby, snapshot, due)
+        self._end_step("submit", snapshot, before)
+
+    def _standby(self) -> Claim | None:
+        """The claim that a submit is to make, if it brings something."""
+        idle = self.snapshot.zset("idle")
+        if not idle or (first := min(idle, key=lambda name: (idle[name], name))) not in LISTENING:
+            return None
+        known = self.model.dispatchers.get(first)
+        return known.standby if known and known.standby_until_ms >= self.model.now_ms else None
+
+    def _due(self) -> list[str]:
+        return [member for member, at in self.snapshot.zset("due").items() if at <= self.model.now_us]
+
+    def _hand_over(self, standby: Claim, snapshot: Snapshot, due: Sequence[str]) -> None:
+        jobs: Sequence[Claimed] = ()
+        field = "nonce" if standby.place == 1 else "nonce2"
+        if snapshot.hash(f"dispatcher:{standby.dispatcher}").get(field) == standby.nonce:
+            reply, _ = self.engine.run("claim", _args(replace(standby, next_nonce="")))
+            jobs = list(parse_claim(reply, partition=0, nonce=standby.nonce)[2])
+        self.tally.handed += len(jobs)
+        self._follow(standby, Answer(None, None, jobs), snapshot, due[: standby.promote_most])
 
     def settle(self, items: Sequence[Settlement]) -> None:
         def statuses(reply: bytes) -> list[str]:
@@ -166,12 +209,8 @@ class Driver:
         self.tally.claims += 1
         self.sound = False
         again = repeated(self.model, claim)
-        due = [member for member, at in self.snapshot.zset("due").items() if at <= self.model.now_us]
-        args: list[Arg] = [claim.dispatcher, claim.nonce, claim.n, claim.lease_ms, int(claim.suspects)]
-        args += [claim.promote_most, claim.heartbeat_ms, claim.place]
-        for lane in claim.lanes:
-            args += [lane, *claim.policy.get(lane, (0, 0))]
-        reply, snapshot = self.engine.run("claim", args)
+        due = self._due()
+        reply, snapshot = self.engine.run("claim", _args(claim))
         check_whole(snapshot)
         answer = Answer(*parse_claim(reply, partition=0, nonce=claim.nonce))
         if again is not None:
@@ -200,7 +239,18 @@ class Driver:
         moved = self._move(snapshot)
         audit = Audit(model, self.turns, claim, new=born, moved=moved, deaths=deaths)
         audit.follow(answer)
-        self._is_complete(claim, answer, snapshot, audit.left_over(), excuse=bool(deaths or moved))
+        left = audit.left_over()
+        self._is_complete(claim, answer, snapshot, left, excuse=bool(deaths or moved))
+        self._stand_by(claim, answer, snapshot)
+
+    def _stand_by(self, claim: Claim, answer: Answer, snapshot: Snapshot) -> None:
+        """What stands by for the dispatcher from now on."""
+        known = self.model.dispatcher(claim.dispatcher)
+        waits = not answer.jobs and len(answer.jobs) < claim.n and claim.dispatcher in snapshot.zset("idle")
+        known.standby = claim.standby if claim.next_nonce and waits else None
+        known.standby_until_ms = self.model.now_ms + STANDBY_MS
+        if (known.standby is not None) != (f"standby:{claim.dispatcher}" in snapshot.strings):
+            raise Broken(f"the claim that stands by for {claim.dispatcher}: {known.standby}")
 
     def _move(self, snapshot: Snapshot) -> list[Job]:
         """Plain jobs of a target that has gained flows since, which the claim has put into its flow (or taken)."""
@@ -219,6 +269,8 @@ class Driver:
     ) -> None:
         first_due = min(snapshot.zset("due").values(), default=None)
         wake_us = -1 if first_due is None else max(0, first_due - self.model.now_us)
+        if answer.wake_us is None:
+            answer = Answer(wake_us, bool(left), answer.jobs)
         if answer.wake_us != wake_us:
             raise Broken(f"the claim says that it should look again in {answer.wake_us} us, it is {wake_us}")
         if len(answer.jobs) < claim.n:
@@ -228,7 +280,7 @@ class Driver:
                 raise Broken(f"a claim of {claim.n} gave {len(answer.jobs)}, stuck: {[job.queue for job in left]}")
         elif left and not answer.more:
             raise Broken(f"the claim says that there is no more: {[job.queue for job in left]}")
-        elif left and snapshot.zset("idle"):
+        elif left and self._woke_nobody(snapshot, but=claim.dispatcher):
             raise Broken(f"there is more, and nobody else was woken of {snapshot.zset('idle')}")
 
     def _step(self, name: str, args: Sequence[Arg], model: Callable[[], object], read: Callable[[Any], object]) -> None:
@@ -239,13 +291,23 @@ class Driver:
         right = model()
         if (there := read(reply)) != right:
             raise Broken(f"{name} answered {there}, it must answer {right}")
+        self._end_step(name, snapshot, before)
+
+    def _end_step(self, name: str, snapshot: Snapshot, before: Container[str]) -> None:
+        """`before` are the ids of what was ready before it."""
+        woke_nobody = self._woke_nobody(snapshot)
         self._reconcile(snapshot)
         self._check(snapshot)
         ready = [job for job in candidates(self.model) if job.job_id not in before]
         # one that came before its target had flows is not looked at until a claim meets it
         new = [job.job_id for job in ready if not (job.plain and job.target in self.model.targets)]
-        if new and snapshot.zset("idle"):
+        if new and woke_nobody:
             raise Broken(f"{name} made {new} ready and woke nobody of {snapshot.zset('idle')}")
+
+    def _woke_nobody(self, snapshot: Snapshot, but: str = "") -> bool:
+        """Is everybody else still idle who was before?"""
+        before = set(self.snapshot.zset("idle")) - {but}
+        return bool(before) and before <= set(snapshot.zset("idle"))
 
     def _reconcile(self, snapshot: Snapshot) -> list[Job]:
         new = [job_id for job_id in snapshot.jobs if job_id not in self.model.jobs]
@@ -262,6 +324,14 @@ class Driver:
         self.turns.refresh(self.model)
         self.snapshot = snapshot
         self.sound = True
+
+
+def _args(claim: Claim) -> list[Arg]:
+    args: list[Arg] = [claim.dispatcher, claim.nonce, claim.n, claim.lease_ms, int(claim.suspects)]
+    args += [claim.promote_most, claim.heartbeat_ms, claim.place, claim.next_nonce]
+    for lane in claim.lanes:
+        args += [lane, *claim.policy.get(lane, (0, 0))]
+    return args
 
 
 def _is_repeated(answer: Answer, jobs: Sequence[Job]) -> None:

@@ -32,11 +32,21 @@ class ScriptFailed(Exception):
 class Engine:
     """One partition under test. Every method is one round trip, or two where the server forgot the script."""
 
-    def __init__(self, client: redis.Redis, namespace: str, change: Change = lambda source: source) -> None:
+    def __init__(
+        self,
+        client: redis.Redis,
+        namespace: str,
+        change: Change = lambda source: source,
+        *,
+        listening: Sequence[str] = (),
+    ) -> None:
         self._client = client
         self._change = change
         self._scripts: dict[str, Script] = {}
         self.prefix = Keyspace(namespace, 0).prefix
+        # what wakes a dispatcher is heard by somebody
+        self._hearing = client.pubsub()
+        self._hearing.ssubscribe(*[f"{self.prefix}wake:{name}" for name in listening])
 
     def run(self, name: str, args: Sequence[Arg]) -> tuple[Any, Snapshot]:
         """Calls a script of the product: its reply, and what is stored then."""

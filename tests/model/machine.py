@@ -38,6 +38,7 @@ class Life(RuleBasedStateMachine):
         self.tally.examples += 1
         self.focus: list[str] = []
         self.last_claim: dict[tuple[str, int], Claim] = {}
+        self.following: dict[str, tuple[str, int]] = {}
         self.last_settled: list[Settlement] = []
         self.last_submitted: list[Submission] = []
         self.last_cancelled: tuple[str, str] | None = None
@@ -78,9 +79,33 @@ class Life(RuleBasedStateMachine):
         suspects=st.booleans(),
         lease_ms=draws.LEASES_MS,
         policy=draws.POLICIES,
+        stands_by=st.booleans(),
     )
-    def claim(self, name: str, n: int, suspects: bool, lease_ms: int, policy: dict[str, tuple[int, int]]) -> None:
-        self._claim(name, n, suspects=suspects, lease_ms=lease_ms, policy=policy)
+    def claim(
+        self,
+        name: str,
+        n: int,
+        suspects: bool,
+        lease_ms: int,
+        policy: dict[str, tuple[int, int]],
+        stands_by: bool,
+    ) -> None:
+        self._claim(name, n, suspects=suspects, lease_ms=lease_ms, policy=policy, stands_by=stands_by)
+
+    @rule(
+        name=draws.DISPATCHERS,
+        n=draws.CLAIM_SIZES,
+        orders=st.lists(draws.ORDERS, min_size=1, max_size=3),
+        lost=st.booleans(),
+    )
+    def hand_over(self, name: str, n: int, orders: list[Order], lost: bool) -> None:
+        """A dispatcher takes all there is, and waits for what comes then; it may never hear that it waits."""
+        for size in (100, n):
+            self._claim(name, size, suspects=True, lease_ms=5_000, stands_by=True)
+        last = self.last_claim[name, self.following[name][1]]
+        self._submit([self._submission(order._replace(delay_ms=0)) for order in orders])
+        if lost:
+            self.driver.claim(last)
 
     @rule(n=draws.CLAIM_SIZES)
     def claim_more(self, n: int) -> None:
@@ -243,12 +268,24 @@ class Life(RuleBasedStateMachine):
         )  # fmt: skip
 
     def _claim(
-        self, name: str, n: int, *, suspects: bool, lease_ms: int, policy: Mapping[str, tuple[int, int]] = STRICT
+        self,
+        name: str,
+        n: int,
+        *,
+        suspects: bool,
+        lease_ms: int,
+        policy: Mapping[str, tuple[int, int]] = STRICT,
+        stands_by: bool = False,
     ) -> None:
         promote_most = 2 if name == "d3" else 1_000
-        nonce = self.driver.new_nonce(name)
-        place = 1 + n % 2
-        claim = Claim(name, nonce, n, suspects, lease_ms, HEARTBEAT_MS, promote_most, LANES, policy, place)
+        # what may stand by is the next claim in the same place
+        if name not in self.following:
+            self.following[name] = self.driver.new_nonce(name), 1 + n % 2
+        nonce, place = self.following.pop(name)
+        following = self.driver.new_nonce(name) if stands_by else ""
+        if following:
+            self.following[name] = following, place
+        claim = Claim(name, nonce, n, suspects, lease_ms, HEARTBEAT_MS, promote_most, LANES, policy, place, following)
         self.last_claim[name, place] = claim
         self.driver.claim(claim)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -12,6 +13,9 @@ from gateway.keys import PRIORITY_SPAN
 from tests.model.jobs import CALLBACK_ATTEMPTS, ENDS, Job
 from tests.model.limits import Target
 from tests.model.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from tests.model.claims import Claim
 
 
 class Broken(AssertionError):
@@ -26,6 +30,9 @@ class Dispatcher:
     seen_ms: int = 0
     given: dict[int, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     """Nonce and ids."""
+    standby: Claim | None = None
+    """The claim that a submit makes while `standby_until_ms` has not passed."""
+    standby_until_ms: int = 0
 
 
 @dataclass(slots=True)

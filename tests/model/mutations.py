@@ -285,6 +285,21 @@ MUTATIONS = (
         "fields = { 'nonce', nonce, 'ids',",
     ),
     Mutation(
+        "claim: what a submit claimed in its place is lost to a claim that is repeated",
+        "if last[1] and last[1] == next_nonce then",
+        "if false then",
+    ),
+    Mutation(
+        "claim: what stands by is not taken away by the next claim",
+        "    call('DEL', P .. 'standby:' .. dispatcher)\n",
+        "    local _\n",
+    ),
+    Mutation(
+        "submit: the claim that it makes is not the one that stands by",
+        "own[2], own[5] = next_nonce, '0'",
+        "own[5] = '0'",
+    ),
+    Mutation(
         "claim: any number of suspects at once",
         "  if suspect then suspects_left = 0 end\n",
         "",

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.model.clock import Change
-from tests.model.driver import Tally
+from tests.model.driver import LISTENING, Tally
 from tests.model.engine import Engine
 from tests.model.machine import Life
 from tests.servers import Server
@@ -39,7 +39,7 @@ def run(
     counted = tally or Tally()
 
     class Seeded(Life):
-        engine = Engine(made, NAMESPACE, change)
+        engine = Engine(made, NAMESPACE, change, listening=LISTENING)
         tally = counted
 
     phases = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)

@@ -12,9 +12,10 @@ DUMP = compiled(
     "dump",
     """#!lua flags=allow-oom
 local P = KEYS[1]
-local KINDS = { j = 'hash', b = 'text', r = 'text', e = 'text', idem = 'text', seq = 'string', lane = 'zset',
-  suspect = 'zset', flow = 'zset', ring = 'zset', heads = 'zset', ft = 'hash', fk = 'hash', due = 'zset',
-  leases = 'zset', done = 'zset', dead = 'zset', flows = 'zset', stats = 'hash', waiting = 'hash', state = 'hash' }
+local KINDS = { j = 'hash', b = 'text', r = 'text', e = 'text', idem = 'text', standby = 'text', seq = 'string',
+  lane = 'zset', suspect = 'zset', flow = 'zset', ring = 'zset', heads = 'zset', ft = 'hash', fk = 'hash',
+  due = 'zset', leases = 'zset', done = 'zset', dead = 'zset', flows = 'zset', stats = 'hash', waiting = 'hash',
+  state = 'hash' }
 local hashes, zsets, strings = {}, {}, {}
 local keys = redis.call('KEYS', P .. '*')
 for i = 1, #keys do

@@ -86,14 +86,14 @@ class Listening:
 
     def __init__(self, client: Client, *, idle_s: float) -> None:
         self.subscribed = asyncio.Event()
-        self.heard: asyncio.Queue[tuple[int, str]] = asyncio.Queue()
+        self.heard: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue()
         keyspace = Keyspace("n", 0)
         self.task = asyncio.create_task(
             follow(
                 client,
                 [(keyspace, f"{keyspace.prefix}c")],
                 subscribed=self._subscribed,
-                received=lambda said, text: self.heard.put_nowait((said.partition, text)),
+                received=lambda said, message: self.heard.put_nowait((said.partition, message)),
                 idle_s=idle_s,
             )
         )
@@ -125,7 +125,7 @@ async def test_messages_come_in_order_whatever_the_protocol(valkey_server: Serve
     client = Client.to(valkey_server.url + options)
     async with listening(client) as it:
         await client.send([("SPUBLISH", CHANNEL, f"{number} ä") for number in range(300)])
-        assert [await it.heard.get() for _ in range(300)] == [(0, f"{number} ä") for number in range(300)]
+        assert [await it.heard.get() for _ in range(300)] == [(0, f"{number} ä".encode()) for number in range(300)]
     await client.aclose()
 
 

@@ -1,0 +1,152 @@
+"""What a submit hands to a dispatcher that waits: started at once, once, and given back where it was never heard of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from gateway.dispatch.dispatcher import Dispatcher
+from gateway.store.scripts import script
+from tests.dispatch.running import Dispatching, client_of, dispatching, settings_for
+from tests.dispatch.tasks import Stage
+from tests.proxy import Proxy, load_scripts
+from tests.servers import Server
+from tests.waiting import until, until_so
+
+Handed = Callable[[Dispatcher, int, bytes], None]
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What was handed over, and heard of."""
+    heard: list[bytes] = []
+    hear = Dispatcher._handed
+
+    def handed(self: Dispatcher, partition: int, what: bytes) -> None:
+        heard.append(what)
+        hear(self, partition, what)
+
+    monkeypatch.setattr(Dispatcher, "_handed", handed)
+    return heard
+
+
+@pytest.fixture
+def untold(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What was handed over, and never heard of: the message was lost."""
+    lost: list[bytes] = []
+    monkeypatch.setattr(Dispatcher, "_handed", lambda self, partition, what: lost.append(what))
+    return lost
+
+
+async def standing_by(running: Dispatching) -> None:
+    """Returns once a claim of its own stands by, and it hears of what that brings."""
+    redis, keyspace = running.client.store.client, running.client.store.keyspaces[0]
+    own = running.dispatcher.dispatcher_id
+
+    async def there() -> bool:
+        heard = await redis.call("PUBSUB", "SHARDNUMSUB", keyspace.wake(own))
+        return heard[1] == 1 and await redis.exists(f"{keyspace.prefix}standby:{own}") == 1
+
+    await until(there, every_s=0.002)
+
+
+async def test_jobs_that_come_one_by_one_are_handed_over_and_run_once(
+    valkey_server: Server, namespace: str, tmp_path: Path, stage: Stage, told: list[bytes]
+) -> None:
+    async with dispatching(settings_for(tmp_path, valkey_server.url, namespace)) as running:
+        for number in range(20):
+            await standing_by(running)
+            job_id = await running.client.submit("mark", {"stage": namespace, "label": str(number)})
+            record = await running.client.ended(job_id)
+            assert (record.status, record.attempts) == ("succeeded", 1)
+        assert stage.log == [str(number) for number in range(20)]
+        assert len(told) == 20
+
+
+async def test_job_runs_by_the_next_poll_when_it_is_never_heard_that_it_was_handed_over(
+    valkey_server: Server, namespace: str, tmp_path: Path, stage: Stage, untold: list[bytes]
+) -> None:
+    async with dispatching(settings_for(tmp_path, valkey_server.url, namespace)) as running:
+        for number in range(3):
+            await standing_by(running)
+            job_id = await running.client.submit("mark", {"stage": namespace, "label": str(number)})
+            record = await running.client.ended(job_id, timeout_s=5.0)
+            assert (record.status, record.attempts, record.stalls) == ("succeeded", 1, 0)
+        assert len(untold) == 3
+        assert len(stage.log) == 3
+
+
+async def test_job_goes_back_unspent_when_its_dispatcher_stops_before_it_heard_of_it(
+    valkey_server: Server, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings_for(tmp_path, valkey_server.url, namespace)
+    async with client_of(settings) as client:
+        async with dispatching(settings) as running:
+            # the message is lost, and before its next poll the dispatcher is to stop
+            monkeypatch.setattr(Dispatcher, "_handed", lambda self, partition, what: running.stop.ask())
+            await standing_by(running)
+            job_id = await running.client.submit("echo")
+            await running.task
+        record = await client.record(job_id)
+        assert (record.status, record.attempts, record.stalls) == ("pending", 0, 0)
+
+
+async def test_nothing_is_handed_over_to_a_dispatcher_in_which_something_runs(
+    valkey_server: Server, namespace: str, tmp_path: Path, stage: Stage, told: list[bytes]
+) -> None:
+    async with dispatching(settings_for(tmp_path, valkey_server.url, namespace)) as running:
+        await standing_by(running)
+        held = await running.client.submit("hold", {"stage": namespace, "label": "held"})
+        await stage.started.wait()
+        assert len(told) == 1
+        await running.client.ended(await running.client.submit("echo"))
+        assert len(told) == 1
+        stage.go.set()
+        await running.client.ended(held)
+        await standing_by(running)
+
+
+async def test_no_claim_stands_by_under_a_short_lease(
+    valkey_server: Server, namespace: str, tmp_path: Path, told: list[bytes]
+) -> None:
+    async with dispatching(settings_for(tmp_path, valkey_server.url, namespace, lease="9s")) as running:
+        for _ in range(5):
+            await running.client.ended(await running.client.submit("echo"))
+        assert not told
+
+
+async def test_jobs_run_once_when_replies_and_wake_ups_are_lost_around_hand_overs(
+    valkey_server: Server, namespace: str, tmp_path: Path, stage: Stage, told: list[bytes]
+) -> None:
+    count = 120
+
+    def ran(least: int) -> bool:
+        return len(stage.log) >= least
+
+    async with (
+        Proxy(valkey_server) as proxy,
+        client_of(settings_for(tmp_path, valkey_server.url, namespace)) as client,
+        dispatching(settings_for(tmp_path, proxy.url, namespace)) as running,
+    ):
+        await load_scripts(running.client.store, "claim", "settle", "submit")
+        await running.client.ended(await running.client.submit("echo"))
+        for number in range(count):
+            if number % 3 == 0:
+                proxy.lose_reply_to((script("claim").function, script("settle").function, "PING")[number // 3 % 3])
+            if number % 7 == 0:
+                proxy.drop_connections()
+            await client.submit("mark", {"stage": namespace, "label": str(number)})
+            if number % 2:
+                await until_so(partial(ran, number // 2), every_s=0.001)
+        await until_so(lambda: len(set(stage.log)) == count)
+
+        async def over() -> bool:
+            return await client.count("succeeded") == count + 1
+
+        await until(over)
+        assert len(stage.log) == count
+        assert await client.count("reclaimed") == 0
+        assert told
