@@ -58,6 +58,18 @@ def test_each_algorithm_and_encoding_is_accepted(algorithm: str, encoding: str) 
     verifier.verify(signed, NOW)
 
 
+@pytest.mark.parametrize("algorithm", ["sha256", "sha1", "sha512"])
+@pytest.mark.parametrize("size", [1, 20, 63, 64, 65, 127, 128, 129, 300])
+def test_key_of_any_length_is_taken_as_hmac_has_it(algorithm: str, size: int) -> None:
+    key = "k" * size
+    mac = _mac(key=key.encode(), algorithm=algorithm).hex()
+    verifier = _verifier(key, algorithm=algorithm)
+    for _ in range(2):  # what the first one hashed is in the way of no other
+        verifier.verify(_post(("x-sig", mac)), NOW)
+    with pytest.raises(Rejected, match="mismatch"):
+        verifier.verify(_post(("x-sig", mac), body=b"{}"), NOW)
+
+
 def test_hex_in_capitals_is_accepted() -> None:
     _verifier().verify(_post(("x-sig", _mac().hex().upper())), NOW)
 
