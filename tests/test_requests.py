@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 import pickle
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError, asdict, replace
 
 import pytest
 
-from gateway import Rejected, WebhookRequest
+from gateway import Delivery, HandshakeResponse, Rejected, WebhookRequest
 
 URL = "https://hooks.example/hooks/x"
 PAIRS = [(b"host", b"x"), (b"x-id", b"\xe9\xff"), (b"x-twice", b"1"), (b"x-empty", b""), (b"x-twice", b"2")]
@@ -66,3 +66,17 @@ def test_request_keeps_what_it_is(request_: WebhookRequest) -> None:
         request_.body = b""  # type: ignore[misc]
     with pytest.raises(AttributeError, match="bodies"):
         request_.bodies  # noqa: B018
+
+
+def test_delivery_is_a_frozen_dataclass() -> None:
+    delivery = Delivery("d-1", "push", b"{}", (("a", "b"),), HandshakeResponse(), ("item.id",))
+    assert list(asdict(delivery)) == ["id", "event", "body", "form", "answer", "item_fields"]
+    assert repr(delivery).startswith(
+        "Delivery(id='d-1', event='push', body=b'{}', form=(('a', 'b'),), answer=Handshake"
+    )
+    assert delivery.item_fields == ("item.id",)
+    assert replace(delivery, event="", body=None, form=None, answer=None, item_fields=()) == Delivery("d-1")
+    for copied in (copy.copy(delivery), pickle.loads(pickle.dumps(delivery)), replace(delivery)):
+        assert (copied, hash(copied)) == (delivery, hash(delivery))
+    with pytest.raises(FrozenInstanceError):
+        delivery.id = "d-2"  # type: ignore[misc]

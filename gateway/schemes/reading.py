@@ -90,20 +90,17 @@ def label(request: WebhookRequest, header: str) -> str:
 
 def optional_label(request: WebhookRequest, header: str) -> str:
     """The same, empty where the scheme names no such header or the request has none."""
-    return _optional(request, header, _LABEL)
+    return _checked(request.optional(header.lower()), _LABEL) if header else ""
 
 
 def event_name(request: WebhookRequest, header: str) -> str:
     """The type of an event by a header, which may be words (`Push Hook`); empty where there is none."""
-    return _optional(request, header, _WORDS)
+    return _checked(request.optional(header.lower()), _WORDS) if header else ""
 
 
-def _optional(request: WebhookRequest, header: str, kind: re.Pattern[str]) -> str:
-    value = request.optional(header.lower()) if header else None
-    return "" if value is None else _checked(value, kind)
-
-
-def _checked(value: str, kind: re.Pattern[str]) -> str:
+def _checked(value: str | None, kind: re.Pattern[str]) -> str:
+    if value is None:
+        return ""
     if len(value) > _MAX_LABEL or kind.fullmatch(value) is None:
         raise Rejected("malformed")
     return value
