@@ -150,20 +150,22 @@ class Link(asyncio.Protocol):
 
 def pieces(command: Command) -> Sequence[bytes]:
     """A command as it is written, in one piece or with each of its long arguments as it is: it may be a megabyte."""
-    # by its class, since every argument of every call is asked for it
-    long = [
-        at
-        for at, arg in enumerate(command)
-        if arg.__class__ is tuple or (arg.__class__ is bytes and len(arg) >= LONG_BYTES)
-    ]
-    if not long:
-        return (hiredis.pack_command(command),)
     found: list[bytes] = []
     head, first = b"*%d\r\n" % len(command), 0
-    for at in long:
-        begun, rest = command[at] if command[at].__class__ is tuple else (b"", command[at])
-        found += (b"%b%b$%d\r\n%b" % (head, _bulks(command[first:at]), len(begun) + len(rest), begun), rest)
+    for at, arg in enumerate(command):
+        kind = arg.__class__  # since every argument of every call is asked for it
+        if kind is tuple:
+            begun, rest = arg
+        elif kind is bytes and len(arg) >= LONG_BYTES:
+            begun, rest = b"", arg
+        else:
+            continue
+        if first < at:
+            head += _bulks(command[first:at])
+        found += (b"%b$%d\r\n%b" % (head, len(begun) + len(rest), begun), rest)
         head, first = b"\r\n", at + 1
+    if not found:
+        return (hiredis.pack_command(command),)
     found.append(head + _bulks(command[first:]))
     return found
 
