@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from time import monotonic
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -21,7 +22,7 @@ class Believed(Generic[T]):
 
     async def get(self, name: str, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The answer, asked for if none is believed; a question goes on when one who waits for it is cancelled."""
-        now_s = asyncio.get_running_loop().time()
+        now_s = monotonic()
         asked_s, answer = self._answers.get(name, (now_s, None))
         if answer is None or now_s - asked_s > self._for_s or _failed(answer):
             self._answers.pop(name, None)
@@ -34,7 +35,7 @@ class Believed(Generic[T]):
     def known(self, name: str) -> T | None:
         """The answer, if there is one that is believed still."""
         asked_s, answer = self._answers.get(name, (0.0, None))
-        if answer is None or asyncio.get_running_loop().time() - asked_s > self._for_s:
+        if answer is None or monotonic() - asked_s > self._for_s:
             return None
         return answer.result() if answer.done() and not _failed(answer) else None
 

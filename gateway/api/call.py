@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from time import monotonic
 from typing import TypeVar
 
 import msgspec
@@ -108,14 +108,14 @@ class Call(msgspec.Struct):
 
     @property
     def until_s(self) -> float:
-        """The loop's time until which the store may take; for calls that keep to it by themselves, without a timer."""
-        return asyncio.get_running_loop().time() + (self.store_s if self.store_s > 0 else 0.0)
+        """Until when, by `monotonic`, the store may take; for calls that keep to it by themselves, without a timer."""
+        # and not by the loop, whose clock is the same: asking for the loop is a call of the system each time
+        return monotonic() + (self.store_s if self.store_s > 0 else 0.0)
 
     async def in_time(self, work: Callable[[], Awaitable[T]]) -> T:
         """What the store's call brings, in the time that is left; StoreUnavailable after it."""
-        clock = asyncio.get_running_loop().time
-        began_s = clock()
+        began_s = monotonic()
         try:
             return await in_time(work, max(0.0, self.store_s))
         finally:
-            self.store_s -= clock() - began_s
+            self.store_s -= monotonic() - began_s

@@ -73,7 +73,7 @@ class Client(Redis):
     """What was asked through this client."""
 
     functions_from_s = 0.0
-    """The server takes no functions before this instant (functions.py)."""
+    """The server takes no functions before this instant, by `monotonic` (functions.py)."""
 
     holds_data = True
     """Whether this is a server that anybody misses; a Sentinel is not."""

@@ -8,8 +8,8 @@ is left alone with them for a while, and runs the scripts.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 import structlog
@@ -28,7 +28,7 @@ REFUSED_S = 60.0
 
 def takes_functions(client: Client) -> bool:
     """Has the server not refused any lately?"""
-    return asyncio.get_running_loop().time() >= client.functions_from_s
+    return monotonic() >= client.functions_from_s
 
 
 async def load(client: Client, prefix: str, family: str, library: Callable[[int], str]) -> bool:
@@ -50,7 +50,7 @@ async def load(client: Client, prefix: str, family: str, library: Callable[[int]
 def refused(client: Client, error: Exception) -> None:
     """Told that the server takes no functions."""
     log.warning("Redis takes no functions; scripts are run in their place", error=str(error), for_s=REFUSED_S)
-    client.functions_from_s = asyncio.get_running_loop().time() + REFUSED_S
+    client.functions_from_s = monotonic() + REFUSED_S
 
 
 async def _load(server: Client, family: str, library: Callable[[int], str]) -> None:

@@ -26,7 +26,6 @@ from gateway.store.refusals import answered
 from gateway.store.scripts import Arg, run
 from gateway.store.signing_keys import MOST_OLD_KEYS, SigningKeys
 from gateway.store.submits import Submits
-from gateway.store.submitter import Waiter
 
 SCHEMA = 1
 
@@ -50,6 +49,7 @@ class Store:
         self.keyspaces = tuple(Keyspace(namespace, partition) for partition in range(partitions))
         self._places = Places(partitions)
         self._submits = Submits(client, self.keyspaces, self._places)
+        self.new_id, self.ask = self._places.new_id, self._submits.ask  # themselves, since each job takes both
         self._signing_keys = SigningKeys(client, self.keyspaces[0], clock=clock)
         self._rules = ("", "")
         self._notices: tuple[str, str, int] | None = None
@@ -194,10 +194,6 @@ class Store:
         """Whether a target's flow was last registered here with just these limits."""
         return self._places.has_flow(target, fields)
 
-    def new_id(self, now_ms: int, *, target: str = "", key: str = "", idempotency_key: str = "") -> str:
-        """A fresh job id, in the partition where the job belongs."""
-        return self._places.new_id(now_ms, target=target, key=key, idempotency_key=idempotency_key)
-
     def pinned_partition(self, target: str, key: str = "") -> int | None:
         """The one partition of a target's jobs with that key; None if they may lie in any."""
         return self._places.pinned(target, key)
@@ -207,22 +203,11 @@ class Store:
     ) -> list[Submitted]:
         """Takes jobs in, each whole or not at all, all of one partition in one script call.
 
-        `until_s` is the loop's time until which it may take, for callers without a timer of their own. Raises StoreFull
+        `until_s`, by `monotonic`, is until when it may take, for callers without a timer of their own. Raises StoreFull
         (nothing written), StoreUnavailable (what was written is not known) or StoreShort (written, and not yet as
         durable as it should be); after these two repeat with the same ids or idempotency keys.
         """
         return await self._submits.submit(jobs, durability, until_s=until_s)
-
-    def ask(
-        self,
-        jobs: Sequence[Submission],
-        waiter: Waiter,
-        *,
-        durability: Durability | None = None,
-        until_s: float | None = None,
-    ) -> None:
-        """As `submit`, for jobs of one partition; the waiter is told what `submit` returns or raises."""
-        self._submits.ask(jobs, waiter, durability=durability, until_s=until_s)
 
     async def submit_together(self, jobs: Sequence[Submission], *, until_s: float | None = None) -> list[Submitted]:
         """Takes jobs in, all of them or none in one step, wherever they lie; those of other partitions than the first

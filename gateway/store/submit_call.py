@@ -7,14 +7,14 @@ from itertools import chain
 
 import msgspec
 
-from gateway.jobs import Callback, Submission, Submitted, Verdict, pack_body, pack_long_body
+from gateway.jobs import Callback, Idempotency, Submission, Submitted, Verdict, pack_body, pack_long_body
 from gateway.store.scripts import Arg
 
 LONG_BYTES = 1024
 """Of a payload that is an argument of its own: one more costs less than the copies that are spared."""
 
 _reply_decoder = msgspec.msgpack.Decoder(list[tuple[int, Verdict, str, str]])
-_NOT_HASHED = ("", "")
+_NOT_IDEMPOTENT = Idempotency("", "", 0)
 _EVENT_CODES = {"job.succeeded": "s", "job.dead": "d", "job.cancelled": "c", "job.retrying": "r"}
 
 
@@ -40,12 +40,10 @@ def submit_args(
     values: list[str | int] = []
     args: list[Arg] = [b"", "durable" if durable else ""]
     for job in jobs:
-        idem, callback = job.idempotency, job.options.callback
+        idem, callback = job.idempotency or _NOT_IDEMPOTENT, job.options.callback
         told = "" if callback is None else event_codes(callback) + place_of(callback)
-        window_ms = idem.window_ms if idem else 0
-        own = (job.lane, job.target, job.priority, job.delay_ms, job.expires_ms, job.max_attempts, told, window_ms)
+        own = (job.lane, job.target, job.priority, job.delay_ms, job.expires_ms, job.max_attempts, told, idem.window_ms)
         number = terms.setdefault(own, len(terms) + 1)
-        hashed = (idem.key_hash, idem.fingerprint) if idem else _NOT_HASHED
         body: str | int
         if len(job.payload) < LONG_BYTES:
             body = pack_body(job.options, job.payload)
@@ -53,7 +51,7 @@ def submit_args(
             long = pack_long_body(job.options, job.payload)
             args.append(b"".join(long) if durable else long)
             body = len(args)
-        values += (job.job_id, job.key, *hashed, body, number)
+        values += (job.job_id, job.key, idem.key_hash, idem.fingerprint, body, number)
     args[0] = msgspec.msgpack.encode((values, list(chain.from_iterable(terms))))
     return args
 

@@ -60,9 +60,9 @@ class Submits:
         durability: Durability | None = None,
         until_s: float | None = None,
     ) -> None:
-        """As `submit`, for jobs of one partition and who waits without a task."""
+        """As `submit`, for jobs of one partition; the waiter is told what `submit` returns or raises."""
         partition = 0 if len(self._keyspaces) == 1 else self._partition(jobs[0])
-        self._submitter(partition, durability).ask(jobs, waiter, until_s=until_s)
+        self._submitter(partition, durability).ask(jobs, waiter, until_s)
 
     async def together(self, jobs: Sequence[Submission], *, until_s: float | None = None) -> list[Submitted]:
         """All of the jobs or none in one step, in the partition of the first one, whose outbox holds the others."""

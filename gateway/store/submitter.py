@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any, Protocol
 
 import msgspec
@@ -54,7 +54,7 @@ class Waiter(Protocol):
 
 
 class _Asked(msgspec.Struct):
-    """Jobs that somebody waits for, until the loop's time `until_s`."""
+    """Jobs that somebody waits for, until it is `until_s` by `monotonic`."""
 
     jobs: Sequence[Submission]
     answer: Waiter
@@ -108,13 +108,13 @@ class Submitter:
     async def submit(self, jobs: Sequence[Submission], until_s: float | None = None) -> list[Submitted]:
         """What became of each job, in order; all of them go in one script call.
 
-        StoreUnavailable if that is not known when it is `until_s` by the loop's clock (or up to `SWEEP_S` later).
+        StoreUnavailable if that is not known when it is `until_s` by `monotonic` (or up to `SWEEP_S` later).
         """
         answer: asyncio.Future[list[Submitted]] = asyncio.get_running_loop().create_future()
-        self.ask(jobs, answer, until_s=until_s)
+        self.ask(jobs, answer, until_s)
         return await answer
 
-    def ask(self, jobs: Sequence[Submission], waiter: Waiter, *, until_s: float | None = None) -> None:
+    def ask(self, jobs: Sequence[Submission], waiter: Waiter, until_s: float | None = None) -> None:
         """As `submit`, for who waits without a task: it is told in the turn of the loop in which the reply comes, or
         in the next one."""
         self._waiting.append(_Asked(jobs, waiter, math.inf if until_s is None else until_s))
@@ -127,20 +127,23 @@ class Submitter:
         elif self._leaving is None and calls < self._calls_few:
             self._leaving = asyncio.get_running_loop().call_soon(self._leave)
         if self._sweeping is None and until_s is not None:
-            loop = asyncio.get_running_loop()
-            self._sweeping = loop.call_later(SWEEP_S, self._sweep, loop)
+            self._sweep_later()
 
-    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _sweep_later(self) -> None:
+        self._sweeping = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+
+    def _sweep(self) -> None:
         """Lets go who waited for too long; what was sent for them goes its way all the same, what was not never will:
         it would run although its client was told otherwise, and pile up for as long as Redis is silent."""
-        now_s = loop.time()
+        now_s = monotonic()
         under_way = [call.group for call in self._calls]
         for asked in chain(self._waiting, *under_way):
             if not asked.answer.done() and now_s >= asked.until_s:
                 asked.answer.set_exception(StoreUnavailable("Redis does not answer in time"))
         self._keep_waiting([asked for asked in self._waiting if not asked.answer.done()])
-        left = self._waiting or any(not asked.answer.done() for asked in chain(*under_way))
-        self._sweeping = loop.call_later(SWEEP_S, self._sweep, loop) if left else None
+        self._sweeping = None
+        if self._waiting or any(not asked.answer.done() for asked in chain(*under_way)):
+            self._sweep_later()
 
     def _keep_waiting(self, waiting: list[_Asked]) -> None:
         """Has these wait, and no others."""
