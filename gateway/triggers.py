@@ -96,11 +96,18 @@ class Trigger:
     """Whether none of its routes looks at anything."""
     nths: tuple[int, ...] = field(init=False, repr=False, compare=False)
     """Of each route: how many before it go to the same target."""
+    ways: Sequence[tuple[str, str | None, int, int, int]] = field(init=False, repr=False, compare=False)
+    """Of each route, if it is plain: what its jobs' matches have in common."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_plain", all(route.is_plain for route in self.routes))
         targets = [route.target for route in self.routes]
         object.__setattr__(self, "nths", tuple(targets[:at].count(target) for at, target in enumerate(targets)))
+        plain = zip(self.routes, self.nths, strict=True) if self.is_plain else ()
+        ways = [
+            (route.target, route.lane, at, _delay_ms(route.delay, {}), nth) for at, (route, nth) in enumerate(plain)
+        ]
+        object.__setattr__(self, "ways", ways)
         found: set[str] = set()
         for route in self.routes:
             for part in (route.when, route.payload, route.key, route.lane, route.delay, route.each, route.id):
@@ -127,7 +134,7 @@ class Trigger:
         contents = read_contents(request, delivery, self.reception.content or self.verifier.content)
         if self.is_plain and len(contents) == 1:  # as most are, and all of its jobs are alike
             found = self._plain_matches(contents[0])
-            if len(found) <= MAX_EVENTS and len(found) * len(found[0].payload if found else b"") <= MAX_PAYLOADS:
+            if not found or (len(found) <= MAX_EVENTS and len(found) * len(found[0].payload) <= MAX_PAYLOADS):
                 return found
         found, carried = [], 0
         for match in self._every_match(contents, request, delivery):
@@ -161,18 +168,10 @@ class Trigger:
             payload = content.payload()
         except UnicodeDecodeError as exc:
             raise self._unfit(0, exc) from exc
+        identity = content.identity
         return [
-            Match(
-                route.target,
-                payload,
-                "",
-                route.lane,  # type: ignore[arg-type]
-                index,
-                content.identity,
-                0 if route.delay == 0.0 else _delay_ms(route.delay, {}),
-                nth,
-            )
-            for index, (route, nth) in enumerate(zip(self.routes, self.nths, strict=True))
+            Match(target, payload, "", lane, at, identity, delay_ms, nth)
+            for target, lane, at, delay_ms, nth in self.ways
         ]
 
     def _unfit(self, index: int, exc: EvaluationFailed | UnicodeDecodeError) -> InvalidRequest:

@@ -31,11 +31,11 @@ log = structlog.get_logger(__name__)
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """A request to a trigger, and where and when (Unix seconds) it came."""
+    """A request to a trigger, and when (Unix seconds) it came."""
 
+    call: Call
     trigger: Trigger
     request: WebhookRequest
-    sender: str
     at_s: float
 
 
@@ -45,9 +45,9 @@ async def receive(call: Call) -> Reply:
     trigger = call.gateway.registry.triggers.get(name)
     if trigger is None:
         trigger = await call.in_time(lambda: call.gateway.triggers.find(name))
-    sender = _let_in(call, trigger)
+    _let_in(call, trigger)
     body = await call.body(_limits(call, trigger))
-    return await carry_on(call, _begin(call, _arrival(call, trigger, sender, body=body)))
+    return await carry_on(call, _begin(_arrival(call, trigger, body)))
 
 
 def begin(call: Call, body: bytes) -> Begun | None:
@@ -55,14 +55,18 @@ def begin(call: Call, body: bytes) -> Begun | None:
     trigger = call.gateway.triggers.known(call.scope["path_params"]["trigger"])
     if trigger is None or trigger.reception.sync:
         return None
-    sender = _let_in(call, trigger)
+    _let_in(call, trigger)
     if len(body) > _most_bytes(call, trigger) or b"content-encoding" in call.headers.named:
         check_body(call.headers, _limits(call, trigger), len(body))
-    return _begin(call, Arrival(trigger, _request(call, body), sender, call.gateway.clock()))
+    return _begin(_arrival(call, trigger, body))
 
 
-def _arrival(call: Call, trigger: Trigger, sender: str, *, body: bytes) -> Arrival:
-    return Arrival(trigger, _request(call, body), sender, call.gateway.clock())
+def _arrival(call: Call, trigger: Trigger, body: bytes) -> Arrival:
+    scope, headers = call.scope, call.headers
+    path, query = scope.get("raw_path") or scope["path"].encode(), scope["query_string"]
+    url = call.gateway.public_base + (path + b"?" + query if query else path).decode("latin-1")
+    request = WebhookRequest.arrived(scope["method"], url, body, headers.pairs, headers.named)
+    return Arrival(call, trigger, request, call.gateway.clock())
 
 
 def _most_bytes(call: Call, trigger: Trigger) -> int:
@@ -70,12 +74,15 @@ def _most_bytes(call: Call, trigger: Trigger) -> int:
     return trigger.reception.body_limit or trigger.verifier.body_limit or call.gateway.settings.gateway.max_body
 
 
-def _let_in(call: Call, trigger: Trigger) -> str:
-    """The sender's address; raises Refused (401) where the trigger does not take anything from there."""
-    sender = sender_of(call.scope, call.gateway.settings.gateway.trusted_proxies)
-    if trigger.reception.allow_from and not is_within(sender, trigger.reception.allow_from):
-        raise _rejected(call, _arrival(call, trigger, sender, body=b""), "address")
-    return sender
+def _let_in(call: Call, trigger: Trigger) -> None:
+    """Raises Refused (401) where the trigger does not take anything from the sender's address."""
+    allowed = trigger.reception.allow_from
+    if allowed and not is_within(_sender(call), allowed):
+        raise _rejected(_arrival(call, trigger, b""), "address")
+
+
+def _sender(call: Call) -> str:
+    return sender_of(call.scope, call.gateway.settings.gateway.trusted_proxies)
 
 
 def _limits(call: Call, trigger: Trigger) -> BodyLimits:
@@ -87,15 +94,15 @@ def _limits(call: Call, trigger: Trigger) -> BodyLimits:
     return BodyLimits(most, timeout_s)
 
 
-def _begin(call: Call, arrival: Arrival) -> Begun:
-    trigger, request = arrival.trigger, arrival.request
+def _begin(arrival: Arrival) -> Begun:
+    call, trigger, request = arrival.call, arrival.trigger, arrival.request
     try:
         answer = trigger.verifier.handshake(request)
         if answer is not None:
             return _handshake(call, trigger, answer)
         delivery = trigger.verifier.verify(request, arrival.at_s)
     except Rejected as error:
-        raise _rejected(call, arrival, error.reason) from error
+        raise _rejected(arrival, error.reason) from error
     if not isinstance(delivery, Delivery):  # acknowledged, it would be lost
         raise TypeError(f"verifier {trigger.verifier.name!r} returned {type(delivery).__name__}, not a Delivery")
     if delivery.answer is not None:
@@ -106,41 +113,39 @@ def _begin(call: Call, arrival: Arrival) -> Begun:
         matches = trigger.match(request, delivery)
         jobs = _jobs_of(call, trigger, matches, now_s=arrival.at_s)
     except InvalidRequest as error:
-        _note(call, arrival, delivery, "failed", reason=error.detail)
+        _note(arrival, delivery, "failed", reason=error.detail)
         raise
     if not jobs:
-        return _unrouted(call, arrival, delivery)
+        return _unrouted(arrival, delivery)
     if trigger.reception.sync:
-        return _synchronous(call, arrival, delivery, jobs)
-    return Asked(jobs, partial(_accept, call, arrival, delivery, jobs), together=True)
+        return _synchronous(arrival, delivery, jobs)
+    return Asked(jobs, partial(_accept, arrival, delivery, jobs), together=True)
 
 
-def _accept(
-    call: Call, arrival: Arrival, delivery: Delivery, jobs: list[Submission], submitted: list[Submitted]
-) -> Reply:
-    return _taken(arrival.trigger, _accepted(call, arrival, delivery, jobs, submitted))
+def _accept(arrival: Arrival, delivery: Delivery, jobs: list[Submission], submitted: list[Submitted]) -> Reply:
+    return _taken(arrival.trigger, _accepted(arrival, delivery, jobs, submitted))
 
 
-async def _synchronous(call: Call, arrival: Arrival, delivery: Delivery, jobs: list[Submission]) -> Reply:
+async def _synchronous(arrival: Arrival, delivery: Delivery, jobs: list[Submission]) -> Reply:
+    call = arrival.call
     submitted = await call.gateway.store.submit_together(jobs, until_s=call.until_s)
-    answer = _accepted(call, arrival, delivery, jobs, submitted)
+    answer = _accepted(arrival, delivery, jobs, submitted)
     if submitted[0].status == "gone":
         return _taken(arrival.trigger, answer)
     return await _result(call, arrival.trigger, submitted[0].job_id, answer)
 
 
 def _accepted(
-    call: Call, arrival: Arrival, delivery: Delivery, jobs: list[Submission], submitted: list[Submitted]
+    arrival: Arrival, delivery: Delivery, jobs: list[Submission], submitted: list[Submitted]
 ) -> dict[str, Any]:
     """What the delivery is answered with, once it is counted and noted; raises StoreFull."""
-    at_s, trigger = arrival.at_s, arrival.trigger
-    verdict, taken = _check_taken(call, jobs, submitted, now_s=at_s)
-    journal = call.gateway.journal
-    if journal.wants(trigger):
-        noted = Noted(arrival.request, int(at_s * 1000), verdict, delivery, taken, "", arrival.sender)
-        journal.note(trigger, noted)
-    call.gateway.metrics.count_delivery(trigger.name, verdict)
-    return _render_taken(taken, verdict)
+    gateway, trigger = arrival.call.gateway, arrival.trigger
+    answer = _take_in(arrival.call, jobs, submitted, now_s=arrival.at_s)
+    verdict: Verdict = "duplicate" if answer["duplicate"] else "accepted"
+    if gateway.journal.wants(trigger):
+        _note(arrival, delivery, verdict, jobs=[(each["job_id"], each["target"]) for each in answer["jobs"]])
+    gateway.metrics.count_delivery(trigger.name, verdict)
+    return answer
 
 
 def _jobs_of(call: Call, trigger: Trigger, matches: list[Match], *, now_s: float) -> list[Submission]:
@@ -149,39 +154,31 @@ def _jobs_of(call: Call, trigger: Trigger, matches: list[Match], *, now_s: float
     return jobs if call.trace is None else call.trace.stamp(jobs)
 
 
-def _check_taken(
-    call: Call, jobs: list[Submission], submitted: list[Submitted], *, now_s: float
-) -> tuple[Verdict, list[tuple[str, str]]]:
-    """Tells of a delivery's jobs that were taken in: what it was then, and their ids with their targets. Raises
+def _take_in(call: Call, jobs: list[Submission], submitted: list[Submitted], *, now_s: float) -> dict[str, Any]:
+    """What a delivery is answered with whose jobs were taken in, which the log and the plugins are told of; raises
     StoreFull if they were not."""
-    verdict: Verdict = "duplicate"
-    taken: list[tuple[str, str]] = []
+    duplicate = True
+    taken = []
     for job, each in zip(jobs, submitted, strict=True):
         if each.verdict == "full":
             raise StoreFull("a lane is full; send the delivery again")
         if each.verdict != "duplicate":
-            verdict = "accepted"
-        taken.append((each.job_id, job.target))
+            duplicate = False
+        taken.append({"job_id": each.job_id, "target": job.target})
     announce(call, jobs, submitted, now_s=now_s)
-    return verdict, taken
+    return {"jobs": taken, "duplicate": duplicate}
 
 
 async def submit_matches(call: Call, trigger: Trigger, matches: list[Match], *, now_s: float) -> dict[str, Any]:
     """What a delivery is answered with, once its jobs are taken in, all of them or none; raises StoreError."""
     jobs = _jobs_of(call, trigger, matches, now_s=now_s)
     submitted = await call.gateway.store.submit_together(jobs, until_s=call.until_s)
-    verdict, taken = _check_taken(call, jobs, submitted, now_s=now_s)
-    return _render_taken(taken, verdict)
+    return _take_in(call, jobs, submitted, now_s=now_s)
 
 
-def _render_taken(taken: Sequence[tuple[str, str]], verdict: Verdict) -> dict[str, Any]:
-    """What a delivery is answered with, by the ids and targets of its jobs."""
-    jobs = [{"job_id": job_id, "target": target} for job_id, target in taken]
-    return {"jobs": jobs, "duplicate": verdict == "duplicate"}
-
-
-async def _unrouted(call: Call, arrival: Arrival, delivery: Delivery) -> Reply:
+async def _unrouted(arrival: Arrival, delivery: Delivery) -> Reply:
     """Kept before it is acknowledged: a route that is added later can have it replayed."""
+    call = arrival.call
     noted = _noted(arrival, delivery, "unrouted")
     await call.in_time(lambda: call.gateway.journal.write(arrival.trigger, noted))
     call.gateway.metrics.count_delivery(arrival.trigger.name, "unrouted")
@@ -225,17 +222,16 @@ def _admit(call: Call, trigger: Trigger, limit: DeliveryLimit, *, now_s: float) 
         raise over_limit(wait_s)
 
 
-def _rejected(call: Call, arrival: Arrival, reason: str) -> Refused:
-    gateway, name = call.gateway, arrival.trigger.name
+def _rejected(arrival: Arrival, reason: str) -> Refused:
+    gateway, name = arrival.call.gateway, arrival.trigger.name
     gateway.metrics.count_delivery(name, "rejected")
     gateway.metrics.count_rejected_delivery(name, reason)
     gateway.rejections.tell(name, reason, now_s=arrival.at_s)
-    _note(call, arrival, None, "rejected", reason=reason)
+    _note(arrival, None, "rejected", reason=reason)
     return Refused(401, "the delivery does not verify")
 
 
 def _note(
-    call: Call,
     arrival: Arrival,
     delivery: Delivery | None,
     verdict: Verdict,
@@ -243,7 +239,8 @@ def _note(
     jobs: Sequence[tuple[str, str]] = (),
     reason: str = "",
 ) -> None:
-    call.gateway.journal.note(arrival.trigger, _noted(arrival, delivery, verdict, jobs=jobs, reason=reason))
+    noted = _noted(arrival, delivery, verdict, jobs=jobs, reason=reason)
+    arrival.call.gateway.journal.note(arrival.trigger, noted)
 
 
 def _noted(
@@ -255,14 +252,7 @@ def _noted(
     reason: str = "",
 ) -> Noted:
     at_ms = int(arrival.at_s * 1000)
-    return Noted(arrival.request, at_ms, verdict, delivery, jobs, reason, arrival.sender)
-
-
-def _request(call: Call, body: bytes) -> WebhookRequest:
-    scope = call.scope
-    path, query, headers = scope.get("raw_path") or scope["path"].encode(), scope["query_string"], call.headers
-    url = call.gateway.public_base + (path + b"?" + query if query else path).decode("latin-1")
-    return WebhookRequest.arrived(scope["method"], url, body, headers.pairs, headers.named)
+    return Noted(arrival.request, at_ms, verdict, delivery, jobs, reason, _sender(arrival.call))
 
 
 def _handshake(call: Call, trigger: Trigger, answer: HandshakeResponse) -> Reply:

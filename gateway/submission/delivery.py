@@ -42,7 +42,11 @@ def delivery_submissions(trigger: str, matches: Sequence[Match], catalog: Catalo
                 match.delay_ms,
                 0,
                 target.retry.max_attempts,
-                None if known is None else _idempotency(trigger, match, known, catalog.window_ms),
+                None
+                if known is None
+                else Idempotency(
+                    idempotency_hash(f"trigger:{trigger}", f"{name}#{match.nth}", known), _SAME_ID, catalog.window_ms
+                ),
             )
         )
     return jobs
@@ -55,8 +59,3 @@ def _target(trigger: str, match: Match, catalog: Catalog) -> TargetFacts:
     if target is None:  # it was deleted a moment ago, and the trigger is not read again yet
         raise InvalidRequest(f"trigger {trigger!r}: there is no target {match.target!r} any more", status=503)
     return target
-
-
-def _idempotency(trigger: str, match: Match, known: str, window_ms: int) -> Idempotency:
-    route = f"{match.target}#{match.nth}"
-    return Idempotency(idempotency_hash(f"trigger:{trigger}", route, known), _SAME_ID, window_ms)
