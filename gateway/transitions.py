@@ -8,6 +8,7 @@ faster than a little, and its figures still add up.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any, TypeVar
@@ -29,8 +30,8 @@ class Transitions:
         self.wanted = wanted
         self._clock = clock
         self._began_s = 0.0
-        self._written: dict[str, int] = {}
-        self._untold: dict[str, int] = {}
+        self._written: defaultdict[str, int] = defaultdict(int)
+        self._untold: defaultdict[str, int] = defaultdict(int)
         self._timer: asyncio.TimerHandle | None = None
 
     def room(self, event: str, count: int) -> int:
@@ -41,14 +42,15 @@ class Transitions:
         if now_s - self._began_s >= WINDOW_S:
             self._began_s = now_s
             self._written.clear()
-        written = self._written.get(event, 0)
-        room = min(count, LINES_A_S - written)
-        if room:
-            self._written[event] = written + room
+        room = LINES_A_S - self._written[event]
         if room < count:
-            self._untold[event] = self._untold.get(event, 0) + count - room
+            self._untold[event] += count - room
             if self._timer is None:
                 self._timer = asyncio.get_running_loop().call_later(WINDOW_S, self.flush)
+        else:
+            room = count
+        if room:
+            self._written[event] += room
         return room
 
     def some_of(self, event: str, items: Sequence[T]) -> Sequence[T]:
@@ -74,7 +76,7 @@ class Transitions:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        untold, self._untold = self._untold, {}
+        untold, self._untold = self._untold, defaultdict(int)
         if untold:
             log.info(
                 "transitions without a line", **{event.replace(" ", "_"): untold[event] for event in sorted(untold)}

@@ -104,7 +104,8 @@ class Endpoint:
 
     def _enter(self, scope: Scope, receive: Receive) -> Call:
         trace = None if self._gateway.tracing is None else self._trace(self._gateway.tracing, scope)
-        headers = Headers(scope["headers"], scope.get(NAMED))
+        pairs, named = scope["headers"], scope.get(NAMED)
+        headers = Headers(pairs, dict(pairs) if named is None else named)
         return Call(self._gateway, scope, receive, headers, ANYONE, STORE_S, trace, perf_counter())
 
     def _count(self, call: Call, status: int) -> None:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, KeysView, Mapping, Sequence
 
+import msgspec
+
 from gateway.api.problems import Refused
 
 NAMED = "gateway.named"
 """In a request's scope: its headers by name, the last value of each."""
 
 
-class Headers:
-    """Names in lower case, with their values in the order in which they came."""
+class Headers(msgspec.Struct, frozen=True):
+    """Names in lower case, with their values in the order in which they came; `named` has the last value of each."""
 
-    __slots__ = ("named", "pairs")
-
-    def __init__(self, pairs: Sequence[tuple[bytes, bytes]], named: Mapping[bytes, bytes] | None = None) -> None:
-        self.pairs = pairs
-        self.named: Mapping[bytes, bytes] = dict(pairs) if named is None else named
-        """The last value of each."""
+    pairs: Sequence[tuple[bytes, bytes]]
+    named: Mapping[bytes, bytes]
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
         return iter(self.pairs)
