@@ -46,8 +46,9 @@ class Histogram(Collector):
 
     def observe(self, labels: Any, value: float) -> None:
         """One observation."""
-        noted = self._noted.get(labels)
-        if noted is None:
+        try:
+            noted = self._noted[labels]
+        except KeyError:
             noted = self._new(labels)
         noted.append(value)
         if len(noted) >= NOTED_MOST:

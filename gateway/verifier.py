@@ -29,7 +29,7 @@ class WebhookRequest:
     _pairs: Sequence[tuple[bytes, bytes]] = field(init=False, repr=False, compare=False)
     """The headers as they came, of a request that `arrived`."""
     _named: Mapping[bytes, bytes] | None = field(init=False, repr=False, compare=False)
-    """The last value of each of them; None where there are only the `headers`."""
+    """The value of each of them; None where there are only the `headers`, or one is repeated."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_pairs", ())
@@ -49,7 +49,7 @@ class WebhookRequest:
         _set_url(request, url)
         _set_body(request, body)
         _set_pairs(request, pairs)
-        _set_named(request, named)
+        _set_named(request, named if len(named) == len(pairs) else None)
         return request
 
     def __getattr__(self, name: str) -> Any:
@@ -89,7 +89,7 @@ class WebhookRequest:
         found = named.get(name.encode("latin-1", "replace"))
         if found is None:
             return None
-        if len(found) > _LONGEST or (len(named) < len(self._pairs) and len(self.values(name)) > 1):
+        if len(found) > _LONGEST:
             raise Rejected("malformed")
         return found.decode("latin-1")
 

@@ -45,6 +45,14 @@ def test_headers_are_found_by_name(request_: WebhookRequest) -> None:
         assert refused.value.reason == reason
 
 
+def test_headers_are_found_when_none_is_repeated() -> None:
+    pairs = [each for each in PAIRS if each[0] != b"x-twice"]
+    request = arrived(pairs)
+    assert (request.one("x-id"), request.optional("x-empty"), request.optional("x-none")) == ("\xe9\xff", "", None)
+    assert (request.values("x-id"), request.values("x-none")) == (["\xe9\xff"], [])
+    assert [request.has(name) for name in ("host", "Host", "x-none", "\u0430")] == [True, False, False, False]
+
+
 @pytest.mark.parametrize(("size", "fits"), [(4096, True), (4097, False)])
 def test_value_is_refused_when_it_is_long(size: int, *, fits: bool) -> None:
     value = "v" * size

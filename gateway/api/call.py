@@ -80,11 +80,11 @@ class Call(msgspec.Struct):
     scope: AsgiScope
     receive: Receive
     headers: Headers
-    client: Client = ANYONE
-    store_s: float = STORE_S
     trace: RequestTrace | None = None
     began_s: float = 0.0
     """By `perf_counter`."""
+    client: Client = ANYONE
+    store_s: float = STORE_S
 
     def path_value(self, name: str) -> str:
         """A part of the path, by its name in the route."""

@@ -9,10 +9,9 @@ import msgspec
 import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.api.auth import ANYONE
 from gateway.api.begun import Asked, Begun, carry_on, is_one_call
 from gateway.api.bodies import ClientGone, close_slowly
-from gateway.api.call import STORE_S, Call, Gateway
+from gateway.api.call import Call, Gateway
 from gateway.api.headers import NAMED, Headers
 from gateway.api.operations import ANY_METHOD, DELIVERY_METHODS, Operation
 from gateway.api.problems import NOT_DELIVERED, UNAVAILABLE, Refused, problem_reply
@@ -59,13 +58,13 @@ class Endpoint:
     def take(self, scope: Scope, body: bytes, *, receive: Receive, go_on: GoOn) -> bool:
         """Answers a request whose body is there without a task, as soon as all is known; `go_on` runs an application
         where that needs one after all. False, before anything was done, if only calling the endpoint can tell."""
-        operation = self.operations.get(scope["method"])
-        if operation is None or operation.begin is None or not self._gateway.gate.open:
+        gateway, operation = self._gateway, self.operations.get(scope["method"])
+        if operation is None or operation.begin is None or not gateway.gate.open:
             return False
         call = self._enter(scope, receive)
         try:
             if operation.scope is not None:
-                client = self._gateway.authoriser.known(call.headers, operation.scope)
+                client = gateway.authoriser.known(call.headers, operation.scope)
                 if client is None:
                     return False
                 call.client = client
@@ -76,9 +75,9 @@ class Endpoint:
             return False
         if isinstance(begun, Reply):
             self._end(call, begun, go_on)
-        elif isinstance(begun, Asked) and (self._gateway.store.partitions == 1 or is_one_call(begun)):
+        elif isinstance(begun, Asked) and (gateway.store.partitions == 1 or is_one_call(begun)):
             turn = Turn(self, call, go_on, begun.finish)
-            self._gateway.store.ask(begun.jobs, turn, durability=begun.durability, until_s=call.until_s)
+            gateway.store.ask(begun.jobs, turn, begun.durability, until_s=call.until_s)
         else:
             go_on(lambda scope, receive, send: self._carry_on(call, begun, send=send))
         return True
@@ -106,7 +105,7 @@ class Endpoint:
         trace = None if self._gateway.tracing is None else self._trace(self._gateway.tracing, scope)
         pairs, named = scope["headers"], scope.get(NAMED)
         headers = Headers(pairs, dict(pairs) if named is None else named)
-        return Call(self._gateway, scope, receive, headers, ANYONE, STORE_S, trace, perf_counter())
+        return Call(self._gateway, scope, receive, headers, trace, perf_counter())
 
     def _count(self, call: Call, status: int) -> None:
         """The answer is made."""

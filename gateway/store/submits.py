@@ -56,8 +56,8 @@ class Submits:
         self,
         jobs: Sequence[Submission],
         waiter: Waiter,
-        *,
         durability: Durability | None = None,
+        *,
         until_s: float | None = None,
     ) -> None:
         """As `submit`, for jobs of one partition; the waiter is told what `submit` returns or raises."""
