@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.bench import delayed
+from gateway.cli.bench import delayed, hooks
 from tests.processes import processes_of
 from tests.servers import Server
 from tests.waiting import until_sync
@@ -22,6 +22,12 @@ def test_measurements_follow_one_another_on_event_loops_of_their_own(valkey_serv
     for _ in range(2):
         report = asyncio.run(delayed.measure(valkey_server.url, jobs=5, repetitions=1))
         assert [len(figure.values) for figure in report.figures] == [1, 1, 1, 1]
+
+
+def test_deliveries_are_measured_over_as_many_connections_as_are_asked_for(valkey_server: Server) -> None:
+    report = asyncio.run(hooks.measure(valkey_server.url, deliveries=100, repetitions=1, connections=3))
+    assert "over 3 connections" in report.title
+    assert [len(figure.values) for figure in report.figures] == [1, 1, 1, 1]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked for in /proc")

@@ -185,12 +185,19 @@ def bystanders(
 @app.command()
 def hooks(
     deliveries: Annotated[int, typer.Option(min=100, max=5_000_000, help="Deliveries in each repetition.")] = 20_000,
+    connections: Annotated[
+        int, typer.Option(min=1, max=1_000, help="Each sends its next delivery when the last is answered.")
+    ] = hooks_bench.CONNECTIONS,
     repetitions: Repetitions = 5,
     redis: Redis = None,
     as_json: AsJson = False,
 ) -> None:
     """One gateway process takes signed deliveries in; beside it an endpoint of the same server that only reads."""
-    _show(redis, as_json, lambda url: hooks_bench.measure(url, deliveries=deliveries, repetitions=repetitions))
+    _show(
+        redis,
+        as_json,
+        lambda url: hooks_bench.measure(url, deliveries=deliveries, repetitions=repetitions, connections=connections),
+    )
 
 
 @app.command()

@@ -19,7 +19,7 @@ HOOK = "/hooks/github"
 BODY = msgspec.json.encode(push())
 
 
-async def measure(url: str, *, deliveries: int, repetitions: int) -> Report:
+async def measure(url: str, *, deliveries: int, repetitions: int, connections: int = CONNECTIONS) -> Report:
     """Interleaved: the bare endpoints, then the trigger, `repetitions` times, each on one process."""
     signature = hmac.digest(SECRET.encode(), BODY, "sha256").hex()
     signed = f"x-hub-signature-256: sha256={signature}\r\nx-github-event: push\r\n"
@@ -33,16 +33,16 @@ async def measure(url: str, *, deliveries: int, repetitions: int) -> Report:
 
         async def rate(path: str, count: int) -> float:
             port = gateway_port if path == HOOK else bare_port
-            return count / await send(port, lambda: delivery(path), count, connections=CONNECTIONS)
+            return count / await send(port, lambda: delivery(path), count, connections=connections)
 
         for path in rates:
-            await rate(path, max(CONNECTIONS, deliveries // 10))
+            await rate(path, max(connections, deliveries // 10))
         for _ in range(repetitions):
             for path, each in rates.items():
                 each.append(await rate(path, deliveries))
     taken, bare, below = (tuple(rates[path]) for path in (HOOK, READ, BELOW))
     return Report(
-        f"{deliveries:,} signed deliveries of {len(BODY):,} B over {CONNECTIONS} connections, one gateway process",
+        f"{deliveries:,} signed deliveries of {len(BODY):,} B over {connections} connections, one gateway process",
         [
             Figure(f"POST {HOOK}", "deliveries/s", taken, bare),
             Figure("the same, and a bare ASGI application", "deliveries/s", taken, below),
