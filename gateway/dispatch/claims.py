@@ -115,7 +115,7 @@ class ClaimLoop:
         self._event.set()
 
     def hand_over(self, told: bytes) -> None:
-        """A submit has made the standby claim, and this is what it brought: it starts in this turn of the event loop."""
+        """A submit has made the standby claim, and this is what it brought: it starts in this turn of the loop."""
         self._handed = self._worker.read_handed(told)
         self._take_handed()
         self._catch_up()
