@@ -32,6 +32,7 @@ from gateway.api.rejections import Rejections
 from gateway.api.reply import Reply, json_reply, send_reply
 from gateway.api.sources import Meters, Triggers
 from gateway.api.workers import Workers
+from gateway.egress.addresses import parse_allow
 from gateway.egress.client import EgressClient
 from gateway.errors import NotFound, StoreError, StoreMismatch
 from gateway.lag import LoopLag
@@ -162,6 +163,7 @@ def _catalog(settings: Settings, store: Store, registry: Registry) -> Catalog:
         window_ms=int(settings.gateway.idempotency_window * 1000),
         new_id=store.new_id,
         url_target=registry.url_target if settings.gateway.url_jobs else None,
+        allowed=parse_allow(settings.egress.allow),
     )
 
 

@@ -42,7 +42,9 @@ async def create(call: Call) -> Reply:
     store, now_ms = call.gateway.store, int(call.gateway.clock() * 1000)
     try:
         wanted = msgspec.json.decode(text, type=NewKey, dec_hook=lambda kind, value: parse_duration(value))
-        _check_callback(wanted.callback)
+        if wanted.callback is not None:
+            check_callback(wanted.callback, call.gateway.catalog.allowed, faults := Faults())
+            faults.raise_any()
         key_id, key = await call.in_time(
             lambda: create_key(store, wanted.name, wanted.scopes, now_ms=now_ms, callback=wanted.callback)
         )
@@ -62,13 +64,6 @@ async def delete(call: Call) -> Reply:
     await call.in_time(lambda: delete_key(call.gateway.store, key_id))
     call.gateway.authoriser.forget(key_id)
     return Reply(204, content_type=b"")
-
-
-def _check_callback(callback: Callback | None) -> None:
-    if callback is not None:
-        faults = Faults()
-        check_callback(callback, faults)
-        faults.raise_any()
 
 
 def _render(key: ApiKey) -> dict[str, Any]:

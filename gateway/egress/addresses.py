@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
+from yarl import URL
+
 from gateway.egress.rules import check_url
 from gateway.errors import EgressDenied
 
@@ -106,6 +108,16 @@ def check_address(text: str, allowed: Allowed, *, name: str = "") -> None:
     raise AddressDenied(
         f'{who} is not a public address; to reach it, add "{address}/{address.max_prefixlen}" to [egress] allow'
     )
+
+
+def check_literal(url: URL, allowed: Allowed) -> None:
+    """Raises AddressDenied where a URL's host is an address that may not be reached; what a name resolves to is looked
+    at when it is called."""
+    try:
+        ip_address(url.raw_host or "")
+    except ValueError:
+        return
+    check_address(url.raw_host or "", allowed)
 
 
 def is_public(address: Address) -> bool:

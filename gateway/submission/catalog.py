@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from gateway.backoff import RetryPolicy
+from gateway.egress.addresses import EVERYWHERE, Allowed
 from gateway.jobs import Callback, JobRequest
 
 
@@ -31,7 +32,7 @@ class Catalog:
     """What a body may name, and what it does not say: targets, lanes, the window of idempotency keys, new ids.
 
     `new_id(now_ms, target=…, key=…, idempotency_key=…)` is `Store.new_id`; `url_target` is what jobs with a bare URL
-    are of, None where there may be none.
+    are of, None where there may be none; `allowed` what call-outs may reach beside the public internet.
     """
 
     targets: Mapping[str, TargetFacts]
@@ -40,6 +41,7 @@ class Catalog:
     window_ms: int
     new_id: Callable[..., str]
     url_target: TargetFacts | None = None
+    allowed: Allowed = EVERYWHERE
 
     def lane_of(self, target: TargetFacts) -> str:
         """The lane of a job that names none."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from gateway.backoff import CALLBACK_RETRY
+from gateway.egress.addresses import Allowed, check_literal
 from gateway.egress.rules import check_url
+from gateway.errors import EgressDenied
 from gateway.jobs import Callback
 from gateway.signing import SECRET_PREFIX, parse_secret
 from gateway.submission.body import SubmitBody
@@ -28,8 +30,6 @@ def check_fields(body: SubmitBody, faults: Faults) -> None:
         faults.add("/expires_in", "must be at least 1ms; leave it out for a job that never expires")
     if body.timeout is not None and not 0.001 <= body.timeout <= MAX_TIMEOUT_S:
         faults.add("/timeout", "must lie between 1ms and 7d")
-    if body.callback is not None:
-        check_callback(body.callback, faults)
     _check_tags(body.tags or (), faults)
 
 
@@ -66,12 +66,9 @@ def _check_payload(payload: bytes, faults: Faults) -> None:
         faults.add("/payload", "holds a number that is too large for a double; send it as a string")
 
 
-def check_callback(callback: Callback, faults: Faults) -> None:
+def check_callback(callback: Callback, allowed: Allowed, faults: Faults) -> None:
     """Adds a fault for every part of a callback that is wrong."""
-    try:
-        check_url(callback.url)
-    except ValueError as exc:
-        faults.add("/callback/url", str(exc))
+    check_destination(callback.url, allowed, "/callback/url", faults)
     if not callback.events and not faults.touch("/callback/events"):
         faults.add("/callback/events", "is empty; leave it out for every event, or leave the callback out")
     if callback.retry is not None:
@@ -81,6 +78,16 @@ def check_callback(callback: Callback, faults: Faults) -> None:
             faults.add("/callback/retry", f"{exc} (the defaults are base 1s and cap 6h)")
     if callback.secret is not None and (problem := _secret_problem(callback.secret)):
         faults.add("/callback/secret", problem)
+
+
+def check_destination(url: str, allowed: Allowed, pointer: str, faults: Faults) -> bool:
+    """Adds a fault unless it is a URL that may be called, as far as that can be told before its host is resolved."""
+    try:
+        check_literal(check_url(url), allowed)
+    except (ValueError, EgressDenied) as exc:
+        faults.add(pointer, str(exc))
+        return False
+    return True
 
 
 def _secret_problem(text: str) -> str | None:

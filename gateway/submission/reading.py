@@ -10,7 +10,7 @@ from gateway.backoff import RetryPolicy
 from gateway.jobs import URL_TARGET, JobRequest, Options, Submission
 from gateway.submission.body import SubmitBody
 from gateway.submission.catalog import Caller, Catalog
-from gateway.submission.checks import check_fields, check_idempotency_key
+from gateway.submission.checks import check_callback, check_fields, check_idempotency_key
 from gateway.submission.choices import (
     check_order,
     choose_attempts,
@@ -38,7 +38,7 @@ def parse_submission(text: bytes, catalog: Catalog, *, caller: Caller, now_s: fl
         target = choose_target(body, catalog.targets, faults)
     else:
         target = choose_url_target(body, catalog, caller, faults)
-    host = host_of(body.url, "/url", faults)
+    host = host_of(body.url, catalog, faults)
     request = choose_request(body, target, faults)
     lane, priority = choose_lane(body, catalog.lanes, faults)
     delay_ms, run_at_s = choose_start(body, faults, now_s=now_s)
@@ -47,6 +47,8 @@ def parse_submission(text: bytes, catalog: Catalog, *, caller: Caller, now_s: fl
     retry = choose_retry(body, target, faults)
     idempotency_key = check_idempotency_key(body, caller.idempotency_key, faults)
     check_fields(body, faults)
+    if body.callback is not None:
+        check_callback(body.callback, catalog.allowed, faults)
     faults.raise_any()
     assert target is not None
     name = URL_TARGET if host else body.target or body.type or ""

@@ -8,6 +8,7 @@ from gateway.jobs import JobRequest
 from gateway.settings import FieldFault
 from gateway.submission.body import SubmitBody
 from gateway.submission.catalog import Caller, Catalog, TargetFacts
+from gateway.submission.checks import check_destination
 from gateway.submission.faults import Faults
 
 FIELDS = ("headers", "method", "path", "query")
@@ -45,15 +46,11 @@ def choose_request(body: SubmitBody, target: TargetFacts | None, faults: Faults)
     return request if body.url is None else JobRequest(**given, url=body.url)
 
 
-def host_of(url: str | None, pointer: str, faults: Faults) -> str:
-    """The key of what goes to a URL: its host and port; empty, and a fault, if that is no URL to call."""
-    if url is None:
+def host_of(url: str | None, catalog: Catalog, faults: Faults) -> str:
+    """The key of a job with a URL of its own: its host and port; empty, and a fault, if that is no URL to call."""
+    if url is None or not check_destination(url, catalog.allowed, "/url", faults):
         return ""
-    try:
-        return host_key(url)
-    except ValueError as exc:
-        faults.add(pointer, str(exc))
-        return ""
+    return host_key(url)
 
 
 def host_key(url: str) -> str:

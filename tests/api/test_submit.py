@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,8 @@ import pytest
 from gateway.backoff import RetryPolicy
 from gateway.durations import Duration
 from gateway.keys import partition_of
-from tests.api.running import Running
+from tests.api.running import Running, running, settings_for
+from tests.servers import Server
 
 DEEP = b'{"target":"echo","payload":' + b"[" * 64 + b"]" * 64 + b"}"
 BOTTOMLESS = b'{"target":"echo","payload":' + b"[" * 10_000 + b"]" * 10_000 + b"}"
@@ -102,6 +105,32 @@ async def test_submit_tells_half_of_a_surrogate_pair_from_a_body_that_ends(api: 
     assert (answer.status_code, "half of a surrogate pair" in answer.json()["detail"]) == (400, True)
     answer = await api.client.post("/jobs", content=f'{{"target":"echo","payload":"{text}')
     assert (answer.status_code, "half of a surrogate pair" in answer.json()["detail"]) == (400, False)
+
+
+@pytest.mark.parametrize("host", ["10.1.2.3", "127.0.0.1:9000", "169.254.169.254", "[::1]", "[::ffff:10.1.2.3]"])
+async def test_callback_to_an_address_that_may_not_be_reached_is_refused_with_the_line_to_add(
+    api: Running, host: str
+) -> None:
+    callback = {"url": f"http://{host}/done"}
+    answer = await api.client.post("/jobs", json={"target": "echo", "callback": callback})
+    (fault,) = answer.json()["errors"]
+    assert (answer.status_code, fault["pointer"]) == (422, "/callback/url")
+    assert re.search(
+        r'is not a public address; to reach it, add "[0-9a-f.:]+/(32|128)" to \[egress\] allow', fault["detail"]
+    )
+    key = {"name": "shop", "scopes": ["submit"], "callback": callback}
+    refused = await api.client.post("/apikeys", json=key)
+    assert (refused.status_code, refused.json()["errors"]) == (422, [fault])
+
+
+async def test_callback_is_taken_in_where_its_address_is_allowed_or_told_by_a_name(
+    valkey_server: Server, namespace: str, tmp_path: Path
+) -> None:
+    settings = settings_for(tmp_path, valkey_server.url, namespace, GATEWAY_EGRESS_ALLOW="10.1.0.0/16")
+    async with running(settings) as api:
+        for host in ("10.1.2.3", "8.8.8.8", "[2606:4700::1111]", "localhost", "no-such-host.invalid"):
+            body = {"target": "echo", "callback": {"url": f"http://{host}/done"}}
+            assert (await api.client.post("/jobs", json=body)).status_code == 202
 
 
 async def test_submit_takes_a_body_of_depth_64(api: Running) -> None:

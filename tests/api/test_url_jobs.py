@@ -78,6 +78,7 @@ async def test_job_to_a_url_needs_the_scope(tmp_path: Path, valkey_server: Serve
     ("body", "pointer", "why"),
     [
         ({"url": "ftp://a.example/"}, "/url", "http:// or https://"),
+        ({"url": "http://10.1.2.3/"}, "/url", 'add "10.1.2.3/32" to [egress] allow'),
         ({"url": "http://u:p@a.example/"}, "/url", "no user"),
         ({"url": "http://a.example/", "target": "echo"}, "/target", "beside url"),
         ({"url": "http://a.example/", "key": "k"}, "/key", "its host"),
