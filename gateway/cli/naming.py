@@ -42,11 +42,11 @@ async def _names(gateway: AsyncGateway, kind: str) -> list[str]:
         return [each.name for each in (await gateway.call(targets.list_targets())).targets]
     if kind == "trigger":
         return [each.name for each in (await gateway.call(triggers.list_triggers())).triggers]
+    listing = schedules.list_schedules(_PAGE)
     names: list[str] = []
     cursor: str | None = None
     while True:
-        page = await gateway.call(schedules.list_schedules(_PAGE).at(cursor))
-        names += [each["name"] for each in page["schedules"]]
-        cursor = page.get("next_cursor")
+        page, cursor = listing.of(await gateway.call(listing.at(cursor)))
+        names += [each.name for each in page]
         if cursor is None:
             return names

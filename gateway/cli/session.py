@@ -13,7 +13,6 @@ from inspect import Parameter
 from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 import httpx
-import msgspec
 import typer
 from typer.models import ArgumentInfo
 
@@ -81,9 +80,8 @@ class Session:
             found: list[Any] = []
             cursor: str | None = None
             while True:
-                page = await gateway.call(listing.at(cursor))
-                found += page[listing.items]
-                cursor = page.get("next_cursor")
+                items, cursor = listing.raw(await gateway.call(listing.at(cursor)))
+                found += items
                 if cursor is None or len(found) >= most:
                     return found[:most], cursor is not None or len(found) > most
 
@@ -91,7 +89,7 @@ class Session:
         if self.as_json:
             print_json({listing.items: items, "more": more})
         else:
-            text(msgspec.convert(items, list[listing.kind], strict=False), more)  # type: ignore[name-defined]
+            text(listing.typed(items), more)
 
     def done(self, facts: dict[str, Any], text: str) -> None:
         """Prints what was done, of which there is no answer to show."""

@@ -38,8 +38,8 @@ from gateway.client.asynchronous_parts import (
 from gateway.client.bodies import JobBody, JobOptions, Span
 from gateway.client.call import Call, Listing
 from gateway.client.calls import completion, installation, jobs
-from gateway.client.exchange import Outcome, Pause, Retries, Send, Steps, error_of, exchange
-from gateway.client.following import FOLLOW, EventReader, LiveEvent, query_of
+from gateway.client.exchange import Outcome, Pause, Retries, Send, Steps, error_of, exchange, said
+from gateway.client.following import FOLLOW, EventReader, LiveEvent, check_stream, query_of
 from gateway.client.opening import (
     DEFAULT_URL,
     PAGE,
@@ -178,6 +178,7 @@ class AsyncGateway:
                     if not response.is_success:
                         await response.aread()
                         raise error_of(FOLLOW, response)
+                    check_stream(response)
                     async for line in response.aiter_lines():
                         for event in reader.read(line):
                             failures = 0
@@ -186,7 +187,7 @@ class AsyncGateway:
             except (httpx.TransportError, Unavailable) as error:
                 failures += 1
                 if failures > self._retries.most:
-                    raise Unavailable(f"the events cannot be followed any longer: {error}") from error
+                    raise Unavailable(f"the events cannot be followed any longer: {said(error)}") from error
                 previous_s = self._retries.delay_s(failures, previous_s)
                 await self._sleep(previous_s)
 

@@ -30,8 +30,8 @@ from gateway.client.blocking_parts import ApiKeys, Dlq, Lanes, Schedules, Target
 from gateway.client.bodies import JobBody, JobOptions, Span
 from gateway.client.call import Call, Listing
 from gateway.client.calls import completion, installation, jobs
-from gateway.client.exchange import Outcome, Pause, Retries, Send, Steps, error_of, exchange
-from gateway.client.following import FOLLOW, EventReader, LiveEvent, query_of
+from gateway.client.exchange import Outcome, Pause, Retries, Send, Steps, error_of, exchange, said
+from gateway.client.following import FOLLOW, EventReader, LiveEvent, check_stream, query_of
 from gateway.client.opening import (
     DEFAULT_URL,
     PAGE,
@@ -171,6 +171,7 @@ class Gateway:
                     if not response.is_success:
                         response.read()
                         raise error_of(FOLLOW, response)
+                    check_stream(response)
                     for line in response.iter_lines():
                         for event in reader.read(line):
                             failures = 0
@@ -179,7 +180,7 @@ class Gateway:
             except (httpx.TransportError, Unavailable) as error:
                 failures += 1
                 if failures > self._retries.most:
-                    raise Unavailable(f"the events cannot be followed any longer: {error}") from error
+                    raise Unavailable(f"the events cannot be followed any longer: {said(error)}") from error
                 previous_s = self._retries.delay_s(failures, previous_s)
                 self._sleep(previous_s)
 

@@ -10,6 +10,8 @@ from urllib.parse import quote
 
 import msgspec
 
+from gateway.errors import BadAnswer
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -56,8 +58,27 @@ class Listing(Generic[T]):
         return dataclasses.replace(self.first, query={**self.first.query, "cursor": cursor})
 
     def of(self, page: dict[str, Any]) -> tuple[list[T], str | None]:
-        """A page's items, and the cursor of the next page."""
-        return msgspec.convert(page[self.items], list[self.kind], strict=False), page.get("next_cursor")  # type: ignore[name-defined]
+        """A page's items, and the cursor of the next page; BadAnswer if it is none."""
+        items, cursor = self.raw(page)
+        return self.typed(items), cursor
+
+    def raw(self, page: dict[str, Any]) -> tuple[list[Any], str | None]:
+        """The same, the items as they came."""
+        items, cursor = page.get(self.items), page.get("next_cursor")
+        if not isinstance(items, list) or not isinstance(cursor, str | None):
+            raise self._bad(f"it has no {self.items}")
+        return items, cursor
+
+    def typed(self, items: list[Any]) -> list[T]:
+        """Items as they came in their type; BadAnswer."""
+        try:
+            return msgspec.convert(items, list[self.kind], strict=False)  # type: ignore[name-defined]
+        except msgspec.ValidationError as exc:
+            raise self._bad(str(exc)) from exc
+
+    def _bad(self, detail: str) -> BadAnswer:
+        place = f"{self.first.method} {self.first.path}"
+        return BadAnswer(f"{place}: the answer is not that of a gateway of this version: {detail}")
 
 
 def answer(kind: type[T]) -> Callable[[bytes], T]:

@@ -108,7 +108,7 @@ def may_repeat(call: Call[Any], outcome: httpx.Response | httpx.TransportError) 
 def read(call: Call[T], outcome: httpx.Response | httpx.TransportError) -> T:
     """What the outcome means."""
     if isinstance(outcome, httpx.TransportError):
-        detail = f"no gateway answers at {_place(outcome)}: {outcome or type(outcome).__name__}"
+        detail = f"no gateway answers at {_place(outcome)}: {said(outcome)}"
         raise Unavailable(detail, idempotency_key=call.idempotency_key) from outcome
     if not outcome.is_success:
         raise error_of(call, outcome)
@@ -155,6 +155,11 @@ def _asked_s(outcome: httpx.Response | httpx.TransportError) -> float:
         return max(0.0, (until - now).total_seconds())
     except (ValueError, TypeError, OverflowError):
         return 0.0
+
+
+def said(error: Exception) -> str:
+    """An error in words; those of the HTTP library for a time that is over have none."""
+    return str(error) or ("not in time" if isinstance(error, httpx.TimeoutException) else type(error).__name__)
 
 
 def _place(error: httpx.TransportError) -> str:

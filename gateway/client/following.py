@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+import httpx
 import msgspec
 
 from gateway.client.answers import Answer
 from gateway.client.call import Call, nothing
+from gateway.errors import BadAnswer
 
 FOLLOW = Call(method="GET", path="/events", read=nothing)
+_STREAM = "text/event-stream"
 IDLE_S = 45.0
 """Three times what a gateway lets pass without a sign of life."""
 
@@ -43,7 +46,7 @@ class EventReader:
     def begin(self) -> dict[str, str]:
         """What the next request says of where the last stream broke off; half an event of that is forgotten."""
         self._id, self._kind, self._data = self.position, "", []
-        return {"Accept": "text/event-stream"} | ({"Last-Event-ID": self.position} if self.position else {})
+        return {"Accept": _STREAM} | ({"Last-Event-ID": self.position} if self.position else {})
 
     def read(self, line: str) -> Iterator[LiveEvent]:
         """The event that this line completes, if it does."""
@@ -59,8 +62,21 @@ class EventReader:
             self.position = self._id
             kind, data, self._kind, self._data = self._kind, self._data, "", []
             if data and kind != "dropped":  # the connection ends, and is made again
-                facts: dict[str, Any] = msgspec.json.decode("\n".join(data))
-                yield msgspec.convert({"type": kind, **facts}, LiveEvent, strict=False)
+                yield _event(kind, "\n".join(data))
+
+
+def check_stream(response: httpx.Response) -> None:
+    """Raises BadAnswer for what is no stream of events: it would be read for ever, and tell nothing."""
+    if not response.headers.get("content-type", "").startswith(_STREAM):
+        raise BadAnswer(f"{response.url.copy_with(query=None)} is not a gateway: it answered with no stream of events")
+
+
+def _event(kind: str, text: str) -> LiveEvent:
+    try:
+        facts = msgspec.json.decode(text, type=dict[str, Any])
+        return msgspec.convert({"type": kind, **facts}, LiveEvent, strict=False)
+    except msgspec.MsgspecError as exc:
+        raise BadAnswer(f"an event is not that of a gateway of this version: {exc}") from exc
 
 
 def query_of(types: tuple[str, ...], target: str | None, lane: str | None, job_id: str | None) -> dict[str, str]:

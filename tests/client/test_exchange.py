@@ -189,6 +189,36 @@ async def test_refusal_is_an_error_of_its_kind_and_is_not_repeated(
     assert route.call_count == 1
 
 
+async def test_silence_is_told_in_words(patient: Either, wire: respx.Router) -> None:
+    wire.get("/jobs/x/status").mock(side_effect=httpx.ReadTimeout(""))
+    with pytest.raises(Unavailable, match=r"no gateway answers at \S+/jobs/x/status: not in time"):
+        await patient("status", "x")
+
+
+@pytest.mark.parametrize("page", [{}, {"jobs": "x"}, {"jobs": [{"job_id": 5}]}, {"jobs": [], "next_cursor": 1}])
+async def test_page_that_is_none_is_not_that_of_a_gateway(patient: Either, wire: respx.Router, page: Any) -> None:
+    wire.get("/jobs").mock(httpx.Response(200, json=page))
+    with pytest.raises(BadAnswer, match="GET /jobs: the answer is not that of a gateway of this version"):
+        await patient("jobs")
+
+
+@pytest.mark.parametrize(
+    ("kind_of_body", "body", "says"),
+    [
+        ("text/html", "<html>", "with no stream of events"),
+        ("text/event-stream", "data: {bad\n\n", "an event is not that"),
+        ("text/event-stream", "data: []\n\n", "an event is not that"),
+        ("text/event-stream", 'data: {"type":7}\n\n', "an event is not that"),
+    ],
+)
+async def test_stream_that_is_none_is_not_followed_for_ever(
+    patient: Either, wire: respx.Router, kind_of_body: str, body: str, says: str
+) -> None:
+    play(wire, "GET", "/events", httpx.Response(200, text=body, headers={"content-type": kind_of_body}))
+    with pytest.raises(BadAnswer, match=says):
+        await patient("follow")
+
+
 async def test_every_fault_is_told(patient: Either, wire: respx.Router) -> None:
     errors = [{"pointer": "/retry/base", "detail": "not a duration"}, {"pointer": "/lane", "detail": "no such lane"}]
     play(wire, "POST", "/jobs", problem(422, "several fields are wrong", errors=errors))
