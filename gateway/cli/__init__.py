@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import io
 import os
 import sys
 from typing import Annotated
@@ -11,6 +10,7 @@ from typing import Annotated
 import typer
 
 import gateway
+from gateway.cli.streams import standard_streams
 from gateway.cli.subcommands import Subcommands
 from gateway.errors import (
     ConfigError,
@@ -59,15 +59,14 @@ def command(
 
 def main() -> None:
     """Runs the command; says what is wrong in one line, without a traceback, where it is the user's to mend."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # as standard error: a name need not suit the terminal
-    try:
-        if sys.argv[1:] == ["dispatch"]:  # no option to read, and what reads them would stay: 9 MB a dispatcher
-            importlib.import_module("gateway.cli.dispatch").dispatch()
-        app()
-    except GatewayError as error:
-        print(f"gateway: {error}", file=sys.stderr)
-        sys.exit(exit_code(error))
+    with standard_streams():
+        try:
+            if sys.argv[1:] == ["dispatch"]:  # no option to read, and what reads them would stay: 9 MB a dispatcher
+                importlib.import_module("gateway.cli.dispatch").dispatch()
+            app()
+        except GatewayError as error:
+            print(f"gateway: {error}", file=sys.stderr)
+            sys.exit(exit_code(error))
 
 
 def exit_code(error: GatewayError) -> int:
