@@ -30,5 +30,7 @@ def _parameter(pointer: str, parameters: Mapping[str, str]) -> str:
         del parts[0]
     if whole := parameters.get("_".join(parts)):
         return whole
+    if len(parts) > 1 and (one := parameters.get(parts[0].removesuffix("s"))):  # an option for each item: `--tag`
+        return one
     first = parameters.get(parts[0]) if parts else None
     return f"{first}: {'/'.join(parts[1:])}" if first else ""

@@ -94,6 +94,7 @@ def test_file_of_jobs_is_taken_in_line_by_line(shell: Shell, tmp_path: Path) -> 
 def test_wrong_use_is_2_and_a_refusal_is_1(shell: Shell) -> None:
     assert "not JSON" in shell.refused("jobs", "submit", "held", "{bad", code=2)
     assert "name a target" in shell.refused("jobs", "submit", code=2)
+    assert "gateway: --tag: a tag is" in shell.refused("jobs", "submit", "held", "1", "--tag", "a", "--tag", "", code=1)
     assert "cannot be read" in shell.refused("jobs", "submit", "--file", "none.ndjson", code=2)
     deep = '{"target":"echo","payload":' + "[" * 20_000 + "]" * 20_000 + "}"
     assert "line 1 is not a job" in shell.run("jobs", "submit", "--file", "-", input=deep).stderr
