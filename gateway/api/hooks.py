@@ -122,30 +122,24 @@ def _begin(arrival: Arrival) -> Begun:
     return Asked(jobs, partial(_accept, arrival, delivery, jobs), together=True)
 
 
-def _accept(arrival: Arrival, delivery: Delivery, jobs: list[Submission], submitted: list[Submitted]) -> Reply:
-    return _taken(arrival.trigger, _accepted(arrival, delivery, jobs, submitted))
-
-
 async def _synchronous(arrival: Arrival, delivery: Delivery, jobs: list[Submission]) -> Reply:
     call = arrival.call
     submitted = await call.gateway.store.submit_together(jobs, until_s=call.until_s)
-    answer = _accepted(arrival, delivery, jobs, submitted)
+    reply = _accept(arrival, delivery, jobs, submitted)
     if submitted[0].status == "gone":
-        return _taken(arrival.trigger, answer)
-    return await _result(call, arrival.trigger, submitted[0].job_id, answer)
+        return reply
+    return await _result(call, arrival.trigger, submitted[0].job_id, reply)
 
 
-def _accepted(
-    arrival: Arrival, delivery: Delivery, jobs: list[Submission], submitted: list[Submitted]
-) -> dict[str, Any]:
-    """What the delivery is answered with, once it is counted and noted; raises StoreFull."""
+def _accept(arrival: Arrival, delivery: Delivery, jobs: list[Submission], submitted: list[Submitted]) -> Reply:
+    """The answer to the delivery, which is counted and noted; raises StoreFull."""
     gateway, trigger = arrival.call.gateway, arrival.trigger
     answer = _take_in(arrival.call, jobs, submitted, now_s=arrival.at_s)
     verdict: Verdict = "duplicate" if answer["duplicate"] else "accepted"
     if gateway.journal.wants(trigger):
         _note(arrival, delivery, verdict, jobs=[(each["job_id"], each["target"]) for each in answer["jobs"]])
     gateway.metrics.count_delivery(trigger.name, verdict)
-    return answer
+    return _taken(trigger, answer)
 
 
 def _jobs_of(call: Call, trigger: Trigger, matches: list[Match], *, now_s: float) -> list[Submission]:
@@ -186,11 +180,11 @@ async def _unrouted(arrival: Arrival, delivery: Delivery) -> Reply:
     return _taken(arrival.trigger, {"jobs": [], "duplicate": False})
 
 
-async def _result(call: Call, trigger: Trigger, job_id: str, answer: dict[str, Any]) -> Reply:
+async def _result(call: Call, trigger: Trigger, job_id: str, otherwise: Reply) -> Reply:
     """The first job's result, if it comes in time; 502 if the job is dead, so that the provider sends again."""
     record = await await_record(call, job_id, float(trigger.reception.sync_timeout))
     if record is None or not record.status.finished:
-        return _taken(trigger, answer)
+        return otherwise
     if record.status is not Status.SUCCEEDED:
         raise Refused(502, f"job {job_id} did not succeed: {record.reason or record.status.value}")
     return _result_reply(trigger, record)

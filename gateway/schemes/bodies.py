@@ -59,8 +59,9 @@ def as_label(value: Any) -> str:
 
 
 def looks_like_form(body: bytes) -> bool:
-    """Told from the signed bytes, not from the unsigned Content-Type: no JSON text begins with a form field."""
-    return _FORM.match(body) is not None
+    """Told from the signed bytes, not from the unsigned Content-Type: no JSON text begins with a form field. Most begin
+    with a brace, which no form field has: to ask for it costs less than the pattern."""
+    return not body.startswith(b"{") and _FORM.match(body) is not None
 
 
 def read_form(body: bytes) -> Form:
