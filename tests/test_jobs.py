@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from gateway.backoff import RetryPolicy
 from gateway.durations import Duration
 from gateway.jobs import Callback, Cause, Options, Settlement, Status, pack_body, pack_long_body, unpack_body
+from gateway.submission import Caller
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 
@@ -53,3 +54,7 @@ def test_settlement_is_an_array_in_the_order_of_the_script() -> None:
 
 def test_three_statuses_are_ends() -> None:
     assert {status for status in Status if status.finished} == {Status.SUCCEEDED, Status.DEAD, Status.CANCELLED}
+
+
+def test_caller_does_not_show_the_secret_of_its_callback() -> None:
+    assert repr(Caller("k-1", callback=Callback("https://shop.example/", secret="whsec_c2VjcmV0"))) == "Caller('k-1')"

@@ -227,12 +227,13 @@ def _log_accepted(call: Call, jobs: list[Submission], submitted: list[Submitted]
 def _caller(call: Call, *, with_key: bool = False) -> Caller:
     traceparents = call.headers.all(b"traceparent")
     key = call.headers.one(b"idempotency-key") if with_key else None
+    client = call.client
     return Caller(
-        name=call.client.name,
-        idempotency_key=None if key is None else key.decode("latin-1"),
-        traceparent=traceparents[-1].decode("latin-1") if traceparents else "",
-        may_url=call.client.may_url,
-        callback=call.client.callback,
+        client.name,
+        None if key is None else key.decode("latin-1"),
+        traceparents[-1].decode("latin-1") if traceparents else "",
+        client.may_url,
+        client.callback,
     )
 
 

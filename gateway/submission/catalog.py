@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from gateway.backoff import RetryPolicy
 from gateway.egress.addresses import EVERYWHERE, Allowed
@@ -48,8 +50,7 @@ class Catalog:
         return target.lane or self.default_lane
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(msgspec.Struct, frozen=True):
     """What a request says beside its body; `name` (the API key's id) is the scope of its idempotency keys.
 
     `traceparent` is passed on if it is one (W3C Trace Context, version 00), and dropped silently if not. `may_url`: may
@@ -60,4 +61,7 @@ class Caller:
     idempotency_key: str | None = None
     traceparent: str = ""
     may_url: bool = False
-    callback: Callback | None = field(default=None, repr=False)
+    callback: Callback | None = None
+
+    def __repr__(self) -> str:
+        return f"Caller({self.name!r})"  # the callback has a secret
