@@ -13,6 +13,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
 
+LEAST_WIDTH = 60
+"""Of a table: what does not fit would not be shown at all, and a terminal folds longer lines by itself."""
+
 
 def print_bytes(body: bytes) -> None:
     """JSON as it came, byte for byte; an answer without a body is an empty object."""
@@ -73,4 +76,6 @@ def progress(what: str) -> Progress:
 
 
 def _console() -> Console:
-    return Console(markup=False, highlight=False, emoji=False)
+    console = Console(markup=False, highlight=False, emoji=False)
+    console.width = max(console.width, LEAST_WIDTH)
+    return console

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from gateway.cli.jobs import print_jobs
+from gateway.cli.printing import print_table
 from gateway.client.answers import JobSummary
 
 DEAD = {
@@ -21,6 +22,16 @@ DEAD = {
     "created_at": "2026-01-01T00:00:00Z",
     "updated_at": "2026-01-01T00:00:00Z",
 }
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "30"])
+def test_table_loses_no_column_in_a_terminal_that_is_too_narrow(
+    columns: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    print_table(("job", "state", "where"), [(DEAD["job_id"], "dead", "critical")], whole=1)
+    words = set(capsys.readouterr().out.split())
+    assert {DEAD["job_id"], "dead", "critical"} <= words
 
 
 def test_reason_of_a_dead_job_stays_in_one_piece(
