@@ -30,7 +30,7 @@ from gateway.client.blocking_parts import ApiKeys, Dlq, Lanes, Schedules, Target
 from gateway.client.bodies import JobBody, JobOptions, Span
 from gateway.client.call import Call, Listing
 from gateway.client.calls import completion, installation, jobs
-from gateway.client.exchange import Outcome, Pause, Retries, Send, Steps, error_of, exchange, said
+from gateway.client.exchange import Outcome, Pause, Retries, Send, Steps, error_of, exchange, garbled, said
 from gateway.client.following import FOLLOW, EventReader, LiveEvent, check_stream, query_of
 from gateway.client.opening import (
     DEFAULT_URL,
@@ -177,6 +177,8 @@ class Gateway:
                             failures = 0
                             yield event
                 failures = 0
+            except httpx.DecodingError as error:
+                raise garbled(error) from error
             except (httpx.TransportError, Unavailable) as error:
                 failures += 1
                 if failures > self._retries.most:
@@ -242,3 +244,5 @@ class Gateway:
             return self._http.request(**request_options(step.call, self._timeout_s))
         except httpx.TransportError as error:
             return error
+        except httpx.DecodingError as error:
+            raise garbled(error) from error

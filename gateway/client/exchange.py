@@ -157,12 +157,17 @@ def _asked_s(outcome: httpx.Response | httpx.TransportError) -> float:
         return 0.0
 
 
+def garbled(error: httpx.DecodingError) -> BadAnswer:
+    """For an answer that is not encoded as it says."""
+    return BadAnswer(f"{_place(error)} is not a gateway: its answer cannot be decoded: {error}")
+
+
 def said(error: Exception) -> str:
     """An error in words; those of the HTTP library for a time that is over have none."""
     return str(error) or ("not in time" if isinstance(error, httpx.TimeoutException) else type(error).__name__)
 
 
-def _place(error: httpx.TransportError) -> str:
+def _place(error: httpx.RequestError) -> str:
     try:
         return str(error.request.url.copy_with(query=None))
     except RuntimeError:  # raised before there was a request

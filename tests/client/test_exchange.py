@@ -195,6 +195,16 @@ async def test_silence_is_told_in_words(patient: Either, wire: respx.Router) -> 
         await patient("status", "x")
 
 
+@pytest.mark.parametrize("asked", [("status", "x"), ("follow",)])
+async def test_answer_that_is_not_encoded_as_it_says_is_not_that_of_a_gateway(
+    patient: Either, wire: respx.Router, asked: tuple[str, ...]
+) -> None:
+    headers = {"content-type": "text/event-stream", "content-encoding": "gzip"}
+    wire.route().mock(side_effect=lambda _: httpx.Response(200, headers=headers, stream=httpx.ByteStream(b"abc")))
+    with pytest.raises(BadAnswer, match=r"http\S+ is not a gateway: its answer cannot be decoded"):
+        await patient(*asked)
+
+
 @pytest.mark.parametrize("page", [{}, {"jobs": "x"}, {"jobs": [{"job_id": 5}]}, {"jobs": [], "next_cursor": 1}])
 async def test_page_that_is_none_is_not_that_of_a_gateway(patient: Either, wire: respx.Router, page: Any) -> None:
     wire.get("/jobs").mock(httpx.Response(200, json=page))
