@@ -19,6 +19,11 @@ local function register(id)
   if #names > WAITERS_MOST then table.remove(names, 1) end
   if #names > 0 then
     call('HSET', P .. 'waiters', id, table.concat(names, ','))
+    if not conf[7] then
+      conf[7] = '1'
+      call('HSET', P .. 'conf', 'awaited', 1) -- until a beat finds that nobody waits any more
+      drop_gist()
+    end
   else
     call('HDEL', P .. 'waiters', id)
   end

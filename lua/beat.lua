@@ -10,5 +10,6 @@ if not (id and window) then return redis.error_reply('ERR beat: dispatcher windo
 if id ~= '' then call('ZADD', P .. 'beats', now_ms, id) end
 call('ZREMRANGEBYSCORE', P .. 'beats', '-inf', text(now_ms - FORGET_MS))
 call('HSET', P .. 'conf', 'probed', NOW)
-drop_gist() -- a process of a version that knows of none may have changed conf
+if call('EXISTS', P .. 'waiters') == 1 then call('HSET', P .. 'conf', 'awaited', 1) else call('HDEL', P .. 'conf', 'awaited') end
+drop_gist() -- also since a process of a version that knows of none may have changed conf
 return standing(window)

@@ -4,10 +4,11 @@
 -- place: of each place the last claim is remembered.
 --
 -- KEYS  1 prefix
--- ARGV  1 dispatcher id, 2 nonce, 3 n, 4 lease ms, 5 suspects allowed (0 or 1), 6 promote at most,
---       7 heartbeat ms, 8 place (1 or 2), 9 nonce of the claim that a submit may make in the dispatcher's place, should this one bring
---       nothing (''; none): where its answer is not heard of, it comes again as the next claim's own, 10… per lane 3, in order: name, weight (0 for all: strict order), most ms its first job waits
---       before it goes ahead of every lane (0: as long as it takes)
+-- ARGV  1 dispatcher id, 2 nonce, 3 n, 4 suspects allowed (0 or 1), 5 place (1 or 2), 6 nonce of the claim that a submit may make in
+--       the dispatcher's place, should this one bring nothing (''; none): where its answer is not heard of, it comes again as the next
+--       claim's own, 7 with commas, since it is the same from claim to claim: lease ms, promote at most, heartbeat ms, then per lane 3,
+--       in order: name, weight (0 for all: strict order), most ms its first job waits before it goes ahead of every lane (0: as long
+--       as it takes)
 -- Returns  1 us until the next due job (-1: none), 2 is there more to claim (0 or 1), 3 the time in ms, 4 ids with commas, 5 of the
 --       jobs that are no longer as they were submitted in turn 2: number and what is new (attempt, previous delay ms,
 --       when it became ready again in ms and facts, with bars between them), then per job its body with its first facts

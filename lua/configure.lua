@@ -13,7 +13,8 @@ local conf = P .. 'conf' -- the name shadows what the prelude read, which may be
 local OLDEST = 1
 if tonumber(call('HGET', conf, 'schema') or 0) < SCHEMA then call('HSET', conf, 'schema', SCHEMA) end
 if tonumber(call('HGET', conf, 'min_writer') or 0) < OLDEST then call('HSET', conf, 'min_writer', OLDEST) end
-call('HSETNX', conf, 'partitions', ARGV[1])
+-- targets that have flows, as flow_control knows them; of data that was here before it is not known
+if call('HSETNX', conf, 'partitions', ARGV[1]) == 1 then call('HSET', conf, 'flows', ',') end
 local lanes = call('HGET', conf, 'lanes') or ''
 if ARGV[2] ~= '' then call('HSETNX', conf, 'signing_key', ARGV[2]) end
 for i = 5, #ARGV do

@@ -62,7 +62,7 @@ local function promote_timer(path)
 end
 
 local function look_due()
-  local first = call('ZRANGE', P .. 'due', 0, 0, 'WITHSCORES')
+  local first = call('ZRANGE', K.due, 0, 0, 'WITHSCORES')
   next_due_us = first[1] and tonumber(first[2]) or -1
   armed = false
 end

@@ -71,6 +71,7 @@ end
 
 -- What every end but a death has beside its counter: its index, and those told who wait for it.
 local function end_well(id)
+  if done_n == 0 then done = { nil, nil } end
   done[done_n + 1], done[done_n + 2] = NOW, id
   done_n = done_n + 2
   if awaited ~= false then note_end(id) end

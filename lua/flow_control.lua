@@ -16,6 +16,7 @@ for i = 2, #ARGV, 2 do
   end
 end
 
+local FLOWS_BYTES = 1024 -- of names that every call reads; where there are more, each target is asked
 local key = P .. 'ft:' .. target
 local new = call('HSETNX', key, 'running', 0)
 local keys_change = false
@@ -27,6 +28,12 @@ for i = 2, #ARGV, 2 do
   end
   if ARGV[i] == 'paused' and ARGV[i + 1] ~= '2' then call('HDEL', P .. 'fb:' .. target, 'gone') end
   keys_change = keys_change or ARGV[i] == 'key_concurrency' or ARGV[i] == 'ordered'
+end
+if may_flow and not may_flow[target] then
+  local flows = conf[8] .. target .. ','
+  call('HSET', P .. 'conf', 'flows', #flows <= FLOWS_BYTES and flows or MANY)
+  drop_gist()
+  may_flow[target] = true
 end
 local t = target_node(target)
 -- From when its keys have limits they have records.

@@ -15,11 +15,12 @@
 --   ~T is in the lane, at the least of heads  <=>  the ring is not empty and the target is not blocked
 -- Whatever unblocks a node (a settle, a timer, resume, another limit) evaluates it whole, so no wake-up can be lost.
 
-local changed_queues -- key node -> set of lanes
+local changed_queues -- key node -> set of lanes; nil: none
 local added -- while the places of many keys are made right: by ZSET, what is to go in
-at_begin(function() changed_queues, added = {}, nil end)
+at_begin(function() changed_queues, added = nil, nil end)
 
 local function queue_changed(node, lane)
+  changed_queues = changed_queues or {}
   local lanes_of = changed_queues[node.path]
   if not lanes_of then lanes_of = {}; changed_queues[node.path] = lanes_of end
   lanes_of[lane] = true
@@ -148,7 +149,7 @@ end
 -- Makes the first rule true for a key whose queue or state changed; its lanes are noted for the second.
 local function settle_key(k)
   local blocked = key_blocked(k)
-  local lanes_of = changed_queues[k.path]
+  local lanes_of = changed_queues and changed_queues[k.path]
   if (blocked and 1 or 0) ~= k.blocked then
     k.blocked = blocked and 1 or 0
     lanes_of = lanes_of or {}
@@ -158,7 +159,7 @@ local function settle_key(k)
     place_key(k, lane, blocked)
     lane_changed(k.target, lane)
   end
-  changed_queues[k.path] = nil
+  if changed_queues then changed_queues[k.path] = nil end
 end
 
 local function restore_target(t)
@@ -185,18 +186,18 @@ end
 
 -- Makes the two rules true again for every node that was touched, keys first.
 local function restore()
-  if next(touched_keys) then
+  if touched_keys then
     added = {}
     for _, k in pairs(touched_keys) do
       settle_key(k)
       if not k.free then write_key(k) end
     end
     for place, list in pairs(added) do call_many('ZADD', place, list) end
-    touched_keys, added = {}, nil
+    touched_keys, added = nil, nil
   end
-  if next(touched_targets) then
+  if touched_targets then
     for _, t in pairs(touched_targets) do restore_target(t) end
-    touched_targets = {}
+    touched_targets = nil
   end
 end
 
@@ -206,8 +207,8 @@ local function commit()
   restore()
   flush_records()
   flush_counters()
-  if #ended > 0 then tell_waiters() end
-  if #events > 0 then write_events() end
+  if ended then tell_waiters() end
+  if events then write_events() end
   if woken then wake_one() end
   if posted then wake_forwarder() end
   if gist_due then keep_gist() end

@@ -42,8 +42,8 @@ for i = 1, #submits do
     out[i] = 'there'
   else
     local run_at = delay > 0 and now_ms - lag + delay or nil
-    local terms = terms_of(lane, target, priority, math.max(0, delay - lag), run_at,
-      expires > 0 and math.max(1, expires - lag) or 0, max_attempts, callback)
+    local terms = renew(terms_of(lane, target, priority, math.max(0, delay - lag), run_at,
+      expires > 0 and math.max(1, expires - lag) or 0, max_attempts, callback))
     accept(new_seq(), id, P .. 'b:' .. id, terms, key, body)
     place_accepted() -- at once, so that a second one of the same id finds it
     if hash ~= '' then call('SET', P .. 'idem:' .. hash, id .. ' ' .. fingerprint, 'PX', window) end

@@ -1,37 +1,46 @@
 -- Prepended to the scripts that take jobs in, after the endings: how a job comes in.
 
 -- How many more pending jobs a lane may take in, as `left`.
-local rooms
+local rooms -- nil: it was asked of none that is limited
+local ENDLESS = { left = math.huge }
 local function room(lane)
+  if not caps[lane] then return ENDLESS end
+  rooms = rooms or {}
   local it = rooms[lane]
   if not it then
-    -- a lane's name may hold `-` and `.`, which mean something in a pattern
-    local cap = conf[4] and string.match(',' .. conf[4] .. ',', ',' .. string.gsub(lane, '%p', '%%%0') .. '=(%d+),')
-    it = { left = cap and tonumber(cap) - tonumber(call('HGET', P .. 'waiting', lane) or 0) or math.huge }
+    it = { left = caps[lane] - tonumber(call('HGET', K.waiting, lane) or 0) }
     rooms[lane] = it
   end
   return it
 end
 
 local arriving -- the key of a lane or of a flow's queue -> flat list of `n` ranks and ids
-local arrivals -- of targets with flows, by lane: what comes for keys that are never blocked
-local arriving_due
+local arrivals -- of targets with flows, by lane: what comes for keys that are never blocked; nil: nothing
+local arriving_due -- nil: nothing
 local bodies, bodies_n -- keys and values, and how many of both
-local used -- terms under which jobs were accepted
-at_begin(function()
-  rooms, arriving, arrivals, arriving_due, bodies, bodies_n, used = {}, {}, {}, {}, {}, 0, {}
-end)
+local used -- terms under which jobs were accepted; nil: there were none, and the other lists are of before
+local function begin_intake()
+  rooms, arrivals, arriving_due, bodies_n, used = nil, nil, nil, 0, nil
+end
+at_begin(begin_intake)
 
 -- What jobs have in common that come in together: where to, when, and their facts but for the key and the rank.
 -- `run_at` (ms, or nil): what their records say of when they were to run, where that is not `delay` from now.
 local function terms_of(lane, target, priority, delay, run_at, expires, max_attempts, callback)
-  if delay > 0 then run_at = now_ms + delay end
   local c, x = callback ~= '' and 'c' or '', expires > 0 and 'x' or ''
-  local facts = '|' .. target .. '|' .. lane .. '|' .. (expires > 0 and text(now_ms + expires) or '') .. '|' .. callback
-    .. '|' .. text(max_attempts) .. '|' .. NOW .. '|' .. (run_at and text(run_at) or '') .. '|'
-  return { lane = lane, target = target, delay = delay, room = room(lane), ranks = (100 - priority) * SPAN,
-    keyless = c .. x .. facts .. '|', keyed = c .. 'k' .. x .. facts, due = now_us + delay * 1000, n = 0,
-    thousands = false, digits = '', list = false, lists = false } -- where its jobs come to wait, once that is known: the lane's, or by key
+  return { lane = lane, target = target, delay = delay, run_at = run_at, expires = expires, ranks = (100 - priority) * SPAN,
+    keyless = c .. x .. '|' .. target .. '|' .. lane .. '|', keyed = c .. 'k' .. x .. '|' .. target .. '|' .. lane .. '|',
+    told = '|' .. callback .. '|' .. text(max_attempts) .. '|' }
+end
+
+-- The same for this call: `now` is what their records have between the terms' own facts and the key.
+local function renew(terms)
+  local delay, expires = terms.delay, terms.expires
+  local run_at = delay > 0 and now_ms + delay or terms.run_at
+  terms.now = (expires > 0 and text(now_ms + expires) or '') .. terms.told .. NOW .. (run_at and '|' .. text(run_at) .. '|' or '||')
+  terms.room, terms.due, terms.n, terms.thousands = room(terms.lane), now_us + delay * 1000, 0, false
+  terms.list, terms.lists = nil, nil -- where its jobs come to wait, once that is known: the lane's, or by key
+  return terms
 end
 
 -- What comes for a target's keys that are never blocked: lists by key, and all of them.
@@ -42,9 +51,15 @@ local function arrival_of(t, lane)
   if not it then
     it = { t = t, lane = lane, queues = P .. 'flow:' .. lane .. ':' .. t.name .. ':', by_key = {}, lists = {} }
     by_lane[lane] = it
+    arrivals = arrivals or {}
     arrivals[#arrivals + 1] = it
   end
   return it
+end
+
+local function append(list, rank, id)
+  local n = list.n
+  list[n + 1], list[n + 2], list.n = rank, id, n + 2
 end
 
 -- Where jobs under these terms and with this key come to wait, this one among them.
@@ -54,25 +69,26 @@ local function list_job(terms, key, rank, id)
   local list
   if it then
     list = it.by_key[key]
+    if list then
+      append(list, rank, id)
+      -- under the same terms a later one's rank is the greater one
+      if tonumber(rank) < tonumber(list.least) then list.least = rank end
+    else
+      list = { rank, id, n = 2, key = key, least = rank }
+      it.by_key[key] = list
+      it.lists[#it.lists + 1] = list
+    end
   else
     local k = t and key_node(t, key)
     local place = k and queue_of(terms.lane, k) or P .. 'lane:' .. terms.lane
     list = arriving[place]
-    if not list then
-      list = { n = 0 }
+    if list then
+      append(list, rank, id)
+    else
+      list = { rank, id, n = 2 }
       arriving[place] = list
       if k then queue_changed(k, terms.lane) end
     end
-  end
-  if not list then
-    list = { rank, id, n = 2, key = key, least = rank }
-    it.by_key[key] = list
-    it.lists[#it.lists + 1] = list
-  else
-    local n = list.n
-    list[n + 1], list[n + 2], list.n = rank, id, n + 2
-    -- under the same terms a later one's rank is the greater one
-    if it and tonumber(rank) < tonumber(list.least) then list.least = rank end
   end
   if not t then
     terms.list = list
@@ -88,8 +104,12 @@ local function rank_of(terms, seq)
   local rank = terms.ranks + seq
   local last = rank % 1000
   local thousands = rank - last
-  if thousands ~= terms.thousands then terms.thousands, terms.digits = thousands, text(thousands / 1000) end
+  if thousands ~= terms.thousands then
+    terms.thousands, terms.digits = thousands, nil
+    return text(rank)
+  end
   if thousands == 0 then return text(rank) end
+  if not terms.digits then terms.digits = text(thousands / 1000) end
   local digits = LAST_DIGITS[last]
   if not digits then
     digits = format('%03d', last)
@@ -102,14 +122,16 @@ end
 -- place_accepted() has run, its counter and its place. `seq` is its turn among its equals. Returns its status.
 local function accept(seq, id, name, terms, key, body)
   local rank = rank_of(terms, seq)
-  local facts = key == '' and terms.keyless .. rank or terms.keyed .. key .. '|' .. rank
-  bodies[bodies_n + 1], bodies[bodies_n + 2] = name, facts .. '\n' .. body
+  if not used then arriving, bodies, used = {}, { nil, nil }, { nil } end -- room for one
+  local head = key == '' and terms.keyless or terms.keyed
+  bodies[bodies_n + 1], bodies[bodies_n + 2] = name, head .. terms.now .. key .. '|' .. rank .. '\n' .. body
   bodies_n = bodies_n + 2
   if terms.n == 0 then used[#used + 1] = terms end
   terms.n = terms.n + 1
   if followed then tell('accepted', id, terms.lane, terms.target) end
   if terms.delay > 0 then
-    write_line(id, 'scheduled||0||||' .. facts)
+    write_line(id, 'scheduled||0||||' .. head .. terms.now .. key .. '|' .. rank)
+    arriving_due = arriving_due or {}
     arriving_due[#arriving_due + 1] = terms.due
     arriving_due[#arriving_due + 1] = id
     return 'scheduled'
@@ -130,9 +152,10 @@ end
 -- values: id, key, idempotency hash, its fingerprint, body, and which of the terms; `there` are those of the batch.
 local function accept_run(values, width, i, count, names, terms, seq, place, there)
   local single, lists = terms.list, terms.lists
-  if followed or terms.delay > 0 or not (single or lists) then return i end
+  if i > count or followed or terms.delay > 0 or not (single or lists) then return i end
   local first, last = i, math.min(count, i + terms.room.left - 1)
-  local keyless, keyed, at, b, n = terms.keyless, terms.keyed, width * (i - 1), bodies_n, single and single.n
+  local keyless, keyed = terms.keyless .. terms.now .. '|', terms.keyed .. terms.now
+  local at, b, n = width * (i - 1), bodies_n, single and single.n
   local own = values[at]
   while i <= last do
     local id, key = values[at + 1], values[at + 2]
@@ -193,12 +216,27 @@ local function place_arrivals(it)
   lane_changed(t, it.lane)
 end
 
+-- Writes the bodies of jobs that are all new, if they are: false, and nothing is written, if one is there already.
+local function write_new()
+  local wrote = bodies_n == 0 or call('MSETNX', unpack(bodies)) == 1
+  if wrote then bodies_n = 0 end
+  return wrote
+end
+
+-- Takes back what was accepted and is not yet placed.
+local function forget_accepted()
+  lines, written, written_n = {}, {}, 0
+  for i = 1, arrivals and #arrivals or 0 do arrivals[i].t.arrivals = nil end
+  begin_intake()
+end
+
 -- Writes what was accepted and puts it where a claim will find it, many at once.
 local function place_accepted()
+  if not used then return end
   for first = 1, bodies_n, CHUNK do call('MSET', unpack(bodies, first, math.min(first + CHUNK - 1, bodies_n))) end
   for place, list in pairs(arriving) do call_many('ZADD', place, list) end
-  for i = 1, #arrivals do place_arrivals(arrivals[i]) end
-  call_many('ZADD', P .. 'due', arriving_due)
+  for i = 1, arrivals and #arrivals or 0 do place_arrivals(arrivals[i]) end
+  if arriving_due then call_many('ZADD', K.due, arriving_due) end
   for i = 1, #used do
     local terms = used[i]
     bump('submitted', terms.lane, terms.target, terms.n)
@@ -207,7 +245,7 @@ local function place_accepted()
     else
       waiting(terms.lane, terms.target, terms.n)
     end
-    terms.n, terms.list, terms.lists, woken = 0, false, false, true
+    terms.n, terms.list, terms.lists, woken = 0, nil, nil, true
   end
-  arriving, arrivals, arriving_due, bodies, bodies_n, used = {}, {}, {}, {}, 0, {}
+  arrivals, arriving_due, bodies_n, used = nil, nil, 0, nil
 end

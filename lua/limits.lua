@@ -18,11 +18,11 @@ local TARGET_LIMITS = { 'concurrency', 'interval', 'burst', 'quota', 'window', '
 local KEY_STATE = { 'running', 'tat', 'timer', 'used', 'window_at', 'blocked', 'lanes', 'held' }
 local TEXTS = { lanes = true, held = true }
 
-local target_nodes, key_nodes
-local touched_targets, touched_keys
+local target_nodes, key_nodes -- nil: none
+local touched_targets, touched_keys -- nil: none
 local armed -- is there something new in `due`?
 at_begin(function()
-  target_nodes, key_nodes, touched_targets, touched_keys, armed = {}, {}, {}, {}, false
+  target_nodes, key_nodes, touched_targets, touched_keys, armed = {}, nil, nil, nil, false
 end)
 
 local function read_fields(node, names, values)
@@ -53,7 +53,7 @@ end
 local function target_node(name)
   local node = target_nodes[name]
   if node == nil then
-    local values = read_hash(P .. 'ft:' .. name)
+    local values = not (may_flow and not may_flow[name]) and read_hash(P .. 'ft:' .. name)
     node = false
     if values and values.running then
       node = { name = name }
@@ -88,6 +88,7 @@ end
 -- The node of a key. One that is `free` is never blocked, and has no record.
 local function key_node(target, key)
   local path = target.name .. ':' .. key
+  if not key_nodes then key_nodes = {} end
   local node = key_nodes[path]
   if node == nil then
     if key == '' or target.bare == 1 then
@@ -100,8 +101,14 @@ local function key_node(target, key)
   return node
 end
 
-local function touch_target(node) touched_targets[node.name] = node end
-local function touch_key(node) touched_keys[node.path] = node end
+local function touch_target(node)
+  if not touched_targets then touched_targets = {} end
+  touched_targets[node.name] = node
+end
+local function touch_key(node)
+  if not touched_keys then touched_keys = {} end
+  touched_keys[node.path] = node
+end
 
 -- When a node that is out of tokens has one again, in us; 0 if it has one now. GCRA (ITU-T I.371) for the rate,
 -- a fixed window for the quota.

@@ -46,14 +46,19 @@
 -- whatever takes a job away from its holder clears it.
 
 local P, args -- the prefix, and the arguments
+local K       -- K.x is the key x, joined once and not in each call
 local call = redis.call
-local floor = math.floor
+local floor, unpack = math.floor, unpack
 local SCHEMA = 1
 local SPAN = 35184372088832 -- 2^45: rank = (100 - priority) * SPAN + seq
 local CHUNK = 500           -- unpack() fails near 8,000 values
 local LOG_BYTES = 16384
 local SUSPECTS = '!'
 local NONE = {}
+local KEYS_OF_PREFIX = { __index = function(names, name)
+  names[name] = P .. name
+  return names[name]
+end }
 
 local now_us, now_ms, NOW
 local conf              -- the fields of GIST
@@ -61,12 +66,15 @@ local min_writer, followed_until -- of them, as numbers; 0: not said
 local gist              -- the text that they were read from; nil: from the HASH
 local gist_due          -- is that text to be written?
 local LANES             -- every lane ever used, in the order in which they were first configured
+local caps              -- lane -> how many pending jobs it takes in, where that is limited
 local followed          -- does anybody follow events (GET /events)?
 local woken             -- is there work that was not there before?
 local posted            -- is there something new in the outbox?
-local ended             -- ids of the jobs that this script ends, if anybody waits for any
+local ended             -- ids of the jobs that this script ends, if anybody waits for any; nil: none
 local awaited           -- does anybody? Nil until it is asked
-local events
+local may_flow          -- target -> may it have flows? Nil: it is to be asked of each
+local may_await         -- the same as conf knows it: false, or nil where it is to be asked
+local events            -- nil: none
 
 local format = string.format
 -- What writes a whole number in full: `%d` does it in a tenth of the time, unless the server is one of 32 bits.
@@ -83,17 +91,25 @@ local function at_begin(reset)
   reset()
 end
 
-local GIST = { 'min_writer', 'lanes', 'lanes_paused', 'lane_caps', 'epoch', 'followed_until' }
+local MANY = '*'
+local GIST = { 'min_writer', 'lanes', 'lanes_paused', 'lane_caps', 'epoch', 'followed_until', 'awaited', 'flows' }
 
 local function take_conf(values)
   conf, min_writer, followed_until, LANES = values, tonumber(values[1] or 0), tonumber(values[6] or 0), {}
+  if values[7] then may_await = nil else may_await = false end
   for lane in string.gmatch(conf[2] or '', '[^,]+') do LANES[#LANES + 1] = lane end
+  caps, may_flow = {}, nil
+  for lane, most in string.gmatch(conf[4] or '', '([^,]+)=(%d+)') do caps[lane] = tonumber(most) end
+  if values[8] and values[8] ~= MANY then
+    may_flow = {}
+    for target in string.gmatch(values[8], '[^,]+') do may_flow[target] = true end
+  end
 end
 
 -- Reads conf; `often`: by one text that is kept beside it, and mostly is that of the call before. Six fields of a HASH,
 -- most of them absent, cost three times as much.
 local function read_conf(often)
-  local text = often and call('GET', P .. 'gist')
+  local text = often and call('GET', K.gist)
   if text and text == gist then return end
   gist, gist_due = text or nil, often and not text
   local values = {}
@@ -114,17 +130,18 @@ local function drop_gist() call('DEL', P .. 'gist') end
 
 -- A call begins; returns the error that it ends with, if it is not to go on. `often`: it is one of many.
 local function begin(keys, arguments, often)
-  P, args = keys[1], arguments
+  if P ~= keys[1] then P, K = keys[1], setmetatable({}, KEYS_OF_PREFIX) end
+  args = arguments
   local time = call('TIME')
   now_us = time[1] * 1000000 + time[2]
-  now_ms = floor(now_us / 1000)
+  now_ms = (now_us - now_us % 1000) / 1000
   NOW = text(now_ms)
   read_conf(often)
   if min_writer > SCHEMA then
     return redis.error_reply('GWSCHEMA the data needs a newer version of event-gateway than this one')
   end
   followed = followed_until > now_ms
-  woken, posted, ended, awaited, events = false, false, {}, nil, {}
+  woken, posted, ended, awaited, events = false, false, nil, may_await, nil
   for i = 1, #at_begins do at_begins[i]() end
 end
 
@@ -132,8 +149,11 @@ local function lane_paused(lane) return conf[3] and string.find(conf[3], ',' .. 
 
 -- call(command, key, ...) with the items of a flat list, in chunks that unpack() can take.
 local function call_many(command, key, items)
-  for first = 1, #items, CHUNK do
-    call(command, key, unpack(items, first, math.min(first + CHUNK - 1, #items)))
+  local count = #items
+  if count > CHUNK then
+    for first = 1, count, CHUNK do call(command, key, unpack(items, first, math.min(first + CHUNK - 1, count))) end
+  elseif count > 0 then
+    call(command, key, unpack(items))
   end
 end
 
@@ -172,11 +192,12 @@ local function path_of(lane, target)
   return last_path
 end
 
-local bumps -- counter -> path -> how many
+local bumps -- counter -> path -> how many, of all runs but the last; nil: there was none
 local run_counter, run_lane, run_target, run_length -- the jobs of a batch mostly count alike
 local function end_run()
   if not run_counter then return end
   local path = path_of(run_lane, run_target)
+  bumps = bumps or {}
   local of = bumps[run_counter]
   if not of then of = {}; bumps[run_counter] = of end
   of[path] = (of[path] or 0) + run_length
@@ -191,11 +212,12 @@ local function bump(counter, lane, target, n)
   end
 end
 
-local waits
+local waits -- the same of jobs that wait, by lane and by path
 local waits_lane, waits_target, waits_n
 local function end_waits()
   if not waits_lane then return end
   local path = path_of(waits_lane, waits_target)
+  waits = waits or {}
   waits[waits_lane] = (waits[waits_lane] or 0) + waits_n
   waits[path] = (waits[path] or 0) + waits_n
   waits_lane = nil
@@ -211,16 +233,17 @@ local function waiting(lane, target, n)
 end
 
 local COUNTED_STATES = { scheduled = true, retrying = true, dead = true }
-local stands
+local stands -- nil: none
 -- Counts jobs that begin (n > 0) or cease to be in one of those states; of running jobs the counters tell, by what else
 -- there is.
 local function stand(state, lane, n)
   if not COUNTED_STATES[state] then return end
   local field = state .. ':' .. lane
+  stands = stands or {}
   stands[field] = (stands[field] or 0) + n
 end
 
-local done, done_n -- times and ids of the jobs that ended well or were cancelled
+local done, done_n -- times and ids of the jobs that ended well or were cancelled; the list is made by the first
 
 local COUNTED_MOST = 200 -- targets with counters of their own; later ones share `_other`
 
@@ -232,44 +255,52 @@ end
 
 -- Adds to a counter of a target. Only where it is new it is asked whether there is room for it.
 local function add_count(counter, path, n)
-  if call('HINCRBY', P .. 'stats', counter .. ':' .. path, n) > n then return end
+  if call('HINCRBY', K.stats, counter .. ':' .. path, n) > n then return end
   local lane, target = string.match(path, '^([^:]*):(.*)$')
   if is_counted(target) then return end
   call('HDEL', P .. 'stats', counter .. ':' .. path)
   call('HINCRBY', P .. 'stats', counter .. ':' .. lane .. ':_other', n)
 end
 
--- Writes the counters, and the finished into their index.
+local function add_waiting(field, n)
+  if n ~= 0 and call('HINCRBY', K.waiting, field, n) == 0 then call('HDEL', K.waiting, field) end
+end
+
+-- Writes the counters, and the finished into their index. Where all jobs count alike there is nothing to add up.
 local function flush_counters()
-  end_run()
-  end_waits()
-  if next(bumps) then
+  if bumps then
+    end_run()
     for counter, of in pairs(bumps) do
       for path, n in pairs(of) do add_count(counter, path, n) end
     end
-    bumps = {}
+    bumps = nil
+  elseif run_counter then
+    add_count(run_counter, path_of(run_lane, run_target), run_length)
+    run_counter = nil
   end
-  if next(waits) then
-    for field, n in pairs(waits) do
-      if n ~= 0 and call('HINCRBY', P .. 'waiting', field, n) == 0 then call('HDEL', P .. 'waiting', field) end
-    end
-    waits = {}
+  if waits then
+    end_waits()
+    for field, n in pairs(waits) do add_waiting(field, n) end
+    waits = nil
+  elseif waits_lane then
+    add_waiting(waits_lane, waits_n)
+    add_waiting(path_of(waits_lane, waits_target), waits_n)
+    waits_lane = nil
   end
-  if next(stands) then
+  if stands then
     for field, n in pairs(stands) do
       if n ~= 0 and call('HINCRBY', P .. 'states', field, n) == 0 then call('HDEL', P .. 'states', field) end
     end
-    stands = {}
+    stands = nil
   end
   if done_n > 0 then
-    call_many('ZADD', P .. 'done', done)
-    done, done_n = {}, 0
+    call_many('ZADD', K.done, done)
+    done_n = 0
   end
 end
 
 at_begin(function()
-  bumps, waits, stands, done, done_n = {}, {}, {}, {}, 0
-  run_counter, waits_lane = nil, nil
+  bumps, waits, stands, done_n, run_counter, waits_lane = nil, nil, nil, 0, nil, nil
 end)
 
 -- Adds a line to a job's attempt log; the oldest lines go when it grows over LOG_BYTES.
@@ -327,16 +358,18 @@ end
 -- Wakes one dispatcher that has nothing to do; a hint, so one that is gone is passed over and none is no fault.
 local function wake_one()
   for _ = 1, 4 do
-    local idle = call('ZPOPMIN', P .. 'idle')
+    local idle = call('ZPOPMIN', K.idle)
     if not idle[1] then return end
     if hint('wake:' .. idle[1], '') > 0 then return end
   end
 end
 
--- Notes that a job ended, for who may wait for that. While nobody waits for any it costs one EXISTS a script.
+-- Notes that a job ended, for who may wait for that. While nobody waits for any, nor has of late, it costs nothing.
 local function note_end(id)
   if awaited == nil then awaited = call('EXISTS', P .. 'waiters') == 1 end
-  if awaited then ended[#ended + 1] = id end
+  if not awaited then return end
+  ended = ended or {}
+  ended[#ended + 1] = id
 end
 
 -- Tells the processes that wait for jobs that these ended.
@@ -360,6 +393,7 @@ local EVENT_ENTRIES = 2000 -- kept at most, and a node of the stream more
 -- Notes an event for those who follow; call it only while `followed`, so that it costs nothing else. `note` is the
 -- reason of a death, or the delay in ms of a retry. A line each, since that is cheaper than a table; no name has a space.
 local function tell(kind, id, lane, target, attempt, note)
+  events = events or {}
   events[#events + 1] = kind .. ' ' .. id .. ' ' .. lane .. ' ' .. target .. ' ' .. (attempt or 0) .. ' ' .. (note or '')
 end
 

@@ -22,17 +22,16 @@ local match, sub, find = string.match, string.sub, string.find
 
 local lines              -- id -> its line in `state` as it stands now; false: it has none
 local written, written_n -- ids and lines that this script writes, in turn
-local forgotten          -- keys of jobs that this script removes
-local dropped            -- and their ids
+local forgotten, dropped -- keys of jobs that this script removes, and their ids; nil: none
 at_begin(function()
-  lines, written, written_n, forgotten, dropped = {}, {}, 0, {}, {}
+  lines, written, written_n, forgotten, dropped = {}, { nil, nil }, 0, nil, nil -- room for the first one
 end)
 
 -- Reads the lines of many jobs at once: of all, or of the first `count`; from the first on, or another place.
 local function read_lines(ids, count, from)
   count = count or #ids
   for first = from or 1, count, CHUNK do
-    local found = call('HMGET', P .. 'state', unpack(ids, first, math.min(first + CHUNK - 1, count)))
+    local found = call('HMGET', K.state, unpack(ids, first, math.min(first + CHUNK - 1, count)))
     for i = 1, #found do
       local id = ids[first + i - 1]
       if lines[id] == nil then lines[id] = found[i] end
@@ -139,6 +138,7 @@ local function forget(id)
     stand('dead', lane, -1)
   end
   lines[id] = false
+  if not dropped then dropped, forgotten = {}, {} end
   dropped[#dropped + 1] = id
   for _, kind in ipairs({ 'j:', 'b:', 'r:', 'e:' }) do forgotten[#forgotten + 1] = P .. kind .. id end
 end
@@ -146,13 +146,13 @@ end
 -- Writes the lines that changed, and removes what was forgotten.
 local function flush_records()
   if written_n > 0 then
-    call_many('HSET', P .. 'state', written)
-    written, written_n = {}, 0
+    call_many('HSET', K.state, written)
+    written, written_n = nil, 0
   end
-  if #dropped == 0 then return end
+  if not dropped then return end
   call_many('HDEL', P .. 'state', dropped)
   for first = 1, #forgotten, CHUNK do
     call('UNLINK', unpack(forgotten, first, math.min(first + CHUNK - 1, #forgotten)))
   end
-  dropped, forgotten = {}, {}
+  dropped, forgotten = nil, nil
 end

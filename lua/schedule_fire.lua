@@ -45,7 +45,7 @@ for i = 1, #jobs do
       break
     else
       if busy and overlap == 'replace' then cancel_job(previous, id) end
-      accept(new_seq(), id, P .. 'b:' .. id, terms_of(lane, target, priority, 0, slot, 0, max_attempts, ''), key, body)
+      accept(new_seq(), id, P .. 'b:' .. id, renew(terms_of(lane, target, priority, 0, slot, 0, max_attempts, '')), key, body)
       place_accepted() -- at once, for the next slot may replace it
       call('HSET', sk, 'job', id, 'last', text(slot))
       previous = id

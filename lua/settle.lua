@@ -12,11 +12,12 @@
 local type = type
 local OUTCOMES = { succeeded = true, retry = true, dead = true, released = true, cancelled = true, parked = true }
 local REASONS = { exhausted = 'exhausted', fatal = 'fatal', no_target = 'no_target', gone = 'fatal' }
-local out, out_n         -- numbers and statuses of those that have not succeeded; how many jobs have been answered
+local out, out_n         -- numbers and statuses of those that have not succeeded, nil for none; how many jobs have been answered
 local unlease, unlease_n -- ids whose leases end
 local alikes             -- line -> what is known of the jobs that have it
 local keyed              -- the last of those that are known by the line up to its key
-local results            -- keys and values
+local results            -- keys and values; nil: none
+local NOTHING = cmsgpack.pack(NONE)
 
 local function release(id, job)
   log(id, log_line('released', job.attempt, of_attempt(job)))
@@ -90,15 +91,21 @@ local function settle(id, outcome, delay_ms, reason, result, error)
   return outcome
 end
 
+-- What became of the job that has just been counted.
+local function tell_of(status)
+  out = out or {}
+  out[#out + 1], out[#out + 2] = out_n, status
+end
+
 local function answer(id, status)
   unlease_n = unlease_n + 1
   unlease[unlease_n] = id
   out_n = out_n + 1
-  if status ~= 'succeeded' then out[#out + 1], out[#out + 2] = out_n, status end
+  if status ~= 'succeeded' then tell_of(status) end
 end
 local function refuse(line, token)
   out_n = out_n + 1
-  out[#out + 1], out[#out + 2] = out_n, line and match(line, '^%a+|([^|]*)|') == token and 'duplicate' or 'lost'
+  tell_of(line and match(line, '^%a+|([^|]*)|') == token and 'duplicate' or 'lost')
 end
 
 -- What jobs have in common that were claimed together, by the line that tells it: the token, target, lane and key, and
@@ -113,7 +120,7 @@ local function read_alike(line)
   end
   local t = target_node(target)
   local it = { token = token, target = target, lane = lane, key = key, judged = is_judged(target),
-    over = 'succeeded' .. sub(line, 8), length = false, n = 0, last = false, last_over = false }
+    over = 'succeeded' .. sub(line, 8), n = 0 }
   if flags == 'k' and (not t or t.bare == 1) then
     line = sub(line, 1, length - 1)
     it.key, it.over, it.length, it.line = '', 'succeeded' .. sub(line, 8), length - 1, line
@@ -152,6 +159,7 @@ local function settle_held(id, token, outcome, delay_ms, reason, result, error)
   local it = line and alike_of(line)
   if it and it.token == token and outcome == 'succeeded' then
     if result ~= '' then
+      results = results or {}
       results[#results + 1] = P .. 'r:' .. id
       results[#results + 1] = result
     end
@@ -167,6 +175,7 @@ end
 -- key: where they end.
 local function succeed_alike(run, i, last, it)
   local first, w, d, u = i, written_n, done_n, unlease_n
+  if d == 0 then done = { nil, nil } end
   local length, over = it.length, it.over
   local text = length and over .. sub(last, length + 1) or over
   local id, line = run[i], last
@@ -215,7 +224,9 @@ local function flush_alikes()
       unspend(it.target, it.key, nil, it.n)
     end
   end
-  for first = 1, #results, CHUNK do call('MSET', unpack(results, first, math.min(first + CHUNK - 1, #results))) end
+  for first = 1, results and #results or 0, CHUNK do
+    call('MSET', unpack(results, first, math.min(first + CHUNK - 1, #results)))
+  end
 end
 
 local function fault_of(runs, jobs)
@@ -236,11 +247,11 @@ local function fault_of(runs, jobs)
 end
 
 return function()
-  local runs, jobs = flat(1, 1), batch(2, 7)
+  local runs, jobs = flat(1, 1), args[2] == NOTHING and NONE or batch(2, 7)
   if not (runs and jobs) then return redis.error_reply('ERR settle takes tokens with ids, and a batch of 7 values a job') end
   local fault = fault_of(runs, jobs)
   if fault then return fault end
-  out, out_n, unlease, unlease_n, alikes, keyed, results = {}, 0, {}, 0, {}, nil, {}
+  out, out_n, unlease, unlease_n, alikes, keyed, results = nil, 0, { nil }, 0, {}, nil, nil
   for i = 1, #runs do read_lines(runs[i], nil, 2) end
   if #jobs > 0 then
     local ids = {}
@@ -251,8 +262,8 @@ return function()
   for i = 1, #jobs do settle_held(unpack(jobs[i])) end
   unlease[unlease_n + 1] = nil
   flush_alikes()
-  call_many('ZREM', P .. 'leases', unlease)
+  call_many('ZREM', K.leases, unlease)
   flush_breakers()
   commit()
-  return cmsgpack.pack(out)
+  return out and cmsgpack.pack(out) or NOTHING
 end

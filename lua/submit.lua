@@ -3,39 +3,60 @@
 -- another partition goes to the outbox, in the same step.
 --
 -- KEYS  1 prefix
--- ARGV  1 a MessagePack array of two: of each job in turn 6 values, id, key, idempotency hash (or ''), fingerprint, body (or which of
---       the arguments it is: a long one unpacked would be copied once more), and which of the terms; and of terms that jobs share in
---       turn 8 values, lane, target, priority (-100..100), delay ms, expires ms (0: never), max attempts, callback (events of s d c r,
---       attempts, @ partition : key; or ''), window ms of idempotency
---       2 durable, or '': leaves a mark even where every job is a repeat, so that waiting for what was written waits for
+-- ARGV  1 a MessagePack array, of each job in turn 6 values: id, key, idempotency hash (or ''), fingerprint, body (or which of
+--       the arguments it is: a long one unpacked would be copied once more), and which of the terms
+--       2 another one, of terms that jobs share in turn 8 values: lane, target, priority (-100..100), delay ms, expires ms (0: never),
+--       max attempts, callback (events of s d c r, attempts, @ partition : key; or ''), window ms of idempotency
+--       3 durable, or '': leaves a mark even where every job is a repeat, so that waiting for what was written waits for
 --       the first call's writes
---       3 and on: long bodies
+--       4 and on: long bodies
 -- Returns  MessagePack, per job that was not simply taken in 4: its number, verdict (accepted, duplicate, conflict, full), job id,
 --       status (gone: its record is no more)
 local JOB, TERMS = 6, 8
+local NOTHING = cmsgpack.pack(NONE)
 local type = type
 
 local function is_callback(text)
   return match(text, '^[sdcr]*%d*$') or match(text, '^[sdcr]+%d*@%x%x:[^|\n]*$')
 end
 
--- The terms of that number, read; or the error.
-local function read_terms(values, number)
+-- Is every value of the terms of that number what it is to be? The error if one is not.
+local function fault_of_terms(values, number)
   local lane, target, priority, delay, expires, attempts, callback, window =
     unpack(values, TERMS * number - TERMS + 1, TERMS * number)
   if type(lane) ~= 'string' or type(target) ~= 'string' or type(callback) ~= 'string' then
-    return nil, redis.error_reply('ERR submit: a value of terms ' .. number .. ' has the wrong type')
+    return redis.error_reply('ERR submit: a value of terms ' .. number .. ' has the wrong type')
   end
   if find(lane, '[|\n]') or find(target, '[|\n]') or not is_callback(callback) then
-    return nil, redis.error_reply('ERR submit: a name of terms ' .. number .. ' holds what would end it')
+    return redis.error_reply('ERR submit: a name of terms ' .. number .. ' holds what would end it')
   end
   if not (whole(priority, -100) and priority <= 100 and whole(delay, 0) and whole(expires, 0) and whole(attempts, 1)
       and whole(window, 0)) then
-    return nil, redis.error_reply('ERR submit: a number of terms ' .. number .. ' is out of range')
+    return redis.error_reply('ERR submit: a number of terms ' .. number .. ' is out of range')
   end
-  local terms = terms_of(lane, target, priority, delay, nil, expires, attempts, callback)
-  terms.values, terms.window = { lane, target, priority, delay, expires, attempts, callback, window }, window
-  return terms
+end
+
+-- What jobs had in common in the call before, which mostly is what they have in this one.
+local terms_text, terms_values, terms_made
+-- The terms, by number; or the error.
+local function read_terms()
+  if not terms_text or args[2] ~= terms_text then
+    terms_text = nil
+    local values = flat(2, TERMS)
+    if not values then return nil, redis.error_reply('ERR submit takes 8 values for terms') end
+    terms_values, terms_made = values, {}
+    for number = 1, #values / TERMS do
+      local fault = fault_of_terms(values, number)
+      if fault then return nil, fault end
+      local lane, target, priority, delay, expires, attempts, callback, window =
+        unpack(values, TERMS * number - TERMS + 1, TERMS * number)
+      terms_made[number] = terms_of(lane, target, priority, delay, nil, expires, attempts, callback)
+      terms_made[number].window = window
+    end
+    terms_text = args[2]
+  end
+  for number = 1, #terms_made do renew(terms_made[number]) end
+  return terms_made
 end
 
 -- Is every value of the jobs what it is to be? The error if one is not. A body that is an argument comes to its place.
@@ -44,7 +65,7 @@ local function fault_of(values, count, terms)
   for i = 1, count do
     local key, hash, fingerprint, body, own =
       values[at + 2], values[at + 3], values[at + 4], values[at + 5], terms[values[at + 6]]
-    if type(body) == 'number' and body > 2 then
+    if type(body) == 'number' and body > 3 then
       body = args[body]
       values[at + 5] = body
     end
@@ -60,28 +81,15 @@ local function fault_of(values, count, terms)
   end
 end
 
--- The jobs' values, and terms by number; or the error.
-local function read_batch()
-  local ok, both = pcall(cmsgpack.unpack, args[1] or '')
-  if not ok or type(both) ~= 'table' or #both ~= 2 or not is_flat(both[1], JOB) or not is_flat(both[2], TERMS) then
-    return nil, redis.error_reply('ERR submit takes a batch of 6 values a job, and of 8 for terms')
-  end
-  local terms, fault = {}, nil
-  for number = 1, #both[2] / TERMS do
-    terms[number], fault = read_terms(both[2], number)
-    if fault then return nil, fault end
-  end
-  fault = fault_of(both[1], #both[1] / JOB, terms)
-  if fault then return nil, fault end
-  return both[1], terms
+local names -- keys of the bodies
+local function name_bodies(values, count)
+  local prefix = P .. 'b:'
+  names = {}
+  for i = 1, count do names[i] = prefix .. values[JOB * i - JOB + 1] end
 end
 
-local names -- keys of the bodies
 -- How many of these jobs there are already.
-local function count_known(values, count)
-  names = {}
-  local prefix = P .. 'b:'
-  for i = 1, count do names[i] = prefix .. values[JOB * i - JOB + 1] end
+local function count_known(count)
   local there = 0
   for first = 1, count, CHUNK do
     there = there + call('EXISTS', unpack(names, first, math.min(first + CHUNK - 1, count)))
@@ -92,12 +100,17 @@ end
 local here -- status of the jobs of this batch that it has taken in
 local kept -- idempotency hash -> what is stored under it, by this batch too
 
+-- Reads that; is there any idempotency key?
 local function read_kept(values, count)
-  local hashes = {}
-  for i = 1, count do
-    local hash = values[JOB * i - JOB + 3]
-    if hash ~= '' then hashes[#hashes + 1] = hash end
+  local hashes
+  for i = JOB * count - JOB + 3, 3, -JOB do
+    local hash = values[i]
+    if hash ~= '' then
+      hashes = hashes or {}
+      hashes[#hashes + 1] = hash
+    end
   end
+  if not hashes then return false end
   kept = {}
   for first = 1, #hashes, CHUNK do
     local last = math.min(first + CHUNK - 1, #hashes)
@@ -106,6 +119,7 @@ local function read_kept(values, count)
     local found = call('MGET', unpack(keys))
     for i = first, last do kept[hashes[i]] = found[i - first + 1] end
   end
+  return true
 end
 
 local function keep(hash, id, fingerprint, window)
@@ -127,17 +141,14 @@ local function repeated(number, hash, fingerprint)
   return { number, first == fingerprint and 'duplicate' or 'conflict', id, status }
 end
 
-return function()
-  local values, all = read_batch()
-  if not values then return all end
-  local count = #values / JOB
-  local there = count_known(values, count)
-  here = {}
-  read_kept(values, count)
-  local out = {}
+local seq -- of the last job before this batch; nil: none of it needed one yet
+
+-- Takes the jobs in, of which so many are there already; the answers to those that are not simply taken in.
+local function take_in(values, count, all, there)
+  local out
   local place = own_place()
-  local seq
   local i = 1
+  here = {}
   while i <= count do
     local id, key, hash, fingerprint, body, own = unpack(values, JOB * i - JOB + 1, JOB * i)
     local terms = all[own]
@@ -146,27 +157,53 @@ return function()
     if reply then
       if reply[2] == 'duplicate' and reply[3] == id then reply[2] = 'accepted' end -- elsewhere, by a first call
     elseif sub(id, 35, 36) ~= place and is_elsewhere(id) then
-      local lane, target, priority, delay, expires, attempts, callback, window = unpack(terms.values)
+      local lane, target, priority, delay, expires, attempts, callback, window =
+        unpack(terms_values, TERMS * own - TERMS + 1, TERMS * own)
       post(id, { id, lane, target, key, priority, delay, expires, attempts, callback, hash, fingerprint, window, body })
       if hash ~= '' then keep(hash, id, fingerprint, window) end
     elseif terms.delay == 0 and terms.room.left <= 0 then
       reply = { i, 'full', id, '' }
     else
-      if not seq then seq = call('INCRBY', P .. 'seq', count) - count end
-      here[id] = accept(seq + i, id, names[i], terms, key, body)
+      if not seq then seq = call('INCRBY', K.seq, count) - count end
+      local stands = accept(seq + i, id, names[i], terms, key, body)
+      if count > 1 then here[id] = stands end
       if hash ~= '' then
         keep(hash, id, fingerprint, terms.window)
       elseif there == 0 then
         i = accept_run(values, JOB, i + 1, count, names, terms, seq, place, here) - 1
       end
     end
-    if reply then out[#out + 1] = reply end
+    if reply then
+      out = out or {}
+      out[#out + 1] = reply
+    end
     i = i + 1
   end
-  local comes = next(arriving) or arrivals[1] -- for some of them it is time already
+  return out
+end
+
+return function()
+  local values = flat(1, JOB)
+  if not values then return redis.error_reply('ERR submit takes a batch of 6 values a job') end
+  local terms, fault = read_terms()
+  local count = #values / JOB
+  fault = fault or fault_of(values, count, terms)
+  if fault then return fault end
+  name_bodies(values, count)
+  seq = nil
+  -- mostly all are new, which their writing itself tells; but a lane that is full must not refuse one that is there
+  local sure = read_kept(values, count) or followed or rooms or 2 * count > CHUNK
+  local out = take_in(values, count, terms, sure and count_known(count) or 0)
+  if not sure and not write_new() then
+    if seq then call('DECRBY', K.seq, count) end
+    seq = nil
+    forget_accepted()
+    out = take_in(values, count, read_terms(), count_known(count))
+  end
+  local comes = used and (next(arriving) or arrivals) -- for some of them it is time already
   place_accepted()
-  if args[2] == 'durable' then call('SET', P .. 'mark', NOW) end
+  if args[3] == 'durable' then call('SET', P .. 'mark', NOW) end
   if comes and count <= HANDED_MOST then hand_over() end
   commit()
-  return cmsgpack.pack(out)
+  return out and cmsgpack.pack(out) or NOTHING
 end

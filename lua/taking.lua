@@ -22,7 +22,8 @@ local goal -- how many jobs there are to be in all once this lane is done with
 
 local function begin_taking(lease_ms, most)
   moved = {}
-  taken, taken_n, carried, leases, ids, bodies = { -1, 0, now_ms, '', moved }, 0, 0, {}, {}, {}
+  -- with places for what most claims bring at least, which is cheaper than to make room for one after another
+  taken, taken_n, carried, leases, ids, bodies = { -1, 0, now_ms, '', moved, nil }, 0, 0, { nil, nil }, { nil }, {}
   news, budget = false, 4 * most + 16
   alikes, alike = {}, nil
   STARTED = '|' .. NOW .. '|'
@@ -63,6 +64,7 @@ end
 
 -- The bodies of the first `count` of these jobs, in turn; where they are long not all of them, since few will be taken.
 local function fetch_bodies(ids, count)
+  if count == 1 then return { call('GET', P .. 'b:' .. ids[1]) } end
   local keys, all, bytes, prefix = {}, {}, 0, P .. 'b:'
   for i = 1, count do keys[i] = prefix .. ids[i] end
   local first, size = 1, FIRST_FEW
@@ -170,6 +172,7 @@ local function take_other(id, lane, k, body, line)
     return 'moved'
   end
   if flags ~= '' then
+    if lines[id] == nil then lines[id] = line end
     local verdict = take_rare(id, lane, target, flags)
     if verdict == 'gone' then carry(body) end
     if verdict then return verdict end
@@ -181,20 +184,22 @@ local function take_other(id, lane, k, body, line)
     attempt .. '|' .. previous .. '|' .. updated .. '|' .. facts, body, k)
 end
 
--- Starts a job: 'taken', 'gone' (expired, or no record), 'moved' (into its flow), or 'suspect' (not now). `k`: the flow
--- it comes from. Most are like the one before.
-local function take(id, lane, k)
-  local body, line = bodies[id], lines[id]
-  if body == nil then body = body_of(id) end
+-- Starts a job with that body, which stands as this line says: 'taken', 'gone' (expired, or no record), 'moved' (into its
+-- flow), or 'suspect' (not now). `k`: the flow it comes from. Most are like the one before.
+local function take_read(id, lane, k, body, line)
   if not body then return 'gone' end
-  if line == nil then line = line_of(id) end
-  if line and sub(line, 1, #WAITS) == WAITS then line = false end
+  if line and sub(line, 1, #WAITS) == WAITS then lines[id], line = line, false end
   local it = alike
   if k then it = k.alike end
   if line or not it or sub(body, 1, it.length) ~= it.head then return take_other(id, lane, k, body, line) end
   it.n = it.n + 1
   if followed then tell('started', id, lane, it.target, 1) end
   return start(id, it.line, '', body, k)
+end
+
+local function take(id, lane, k)
+  local body = body_of(id)
+  return take_read(id, lane, k, body, body and line_of(id))
 end
 
 -- Where the first `count` of these jobs stand, and their bodies, in turn: what take_run() goes by. Nothing where each is to
@@ -205,14 +210,16 @@ local function fetch(ids, count)
     read_jobs(ids, count)
     return NONE, NONE
   end
-  return call('HMGET', P .. 'state', unpack(ids, 1, count)), fetch_bodies(ids, count)
+  if count == 1 then return { call('HGET', K.state, ids[1]) }, fetch_bodies(ids, 1) end
+  return call('HMGET', K.state, unpack(ids, 1, count)), fetch_bodies(ids, count)
 end
 
 -- Takes one of the jobs that were fetched.
 local function take_fetched(ids, at, own, found, lane, k)
-  local id = ids[at]
+  local id, body, line = ids[at], found[at], own[at]
   budget = budget - 1
-  if lines[id] == nil then lines[id], bodies[id] = own[at], found[at] end
+  if lines[id] == nil and body ~= nil then return take_read(id, lane, k, body, line) end
+  if lines[id] == nil then lines[id] = line end
   return take(id, lane, k)
 end
 

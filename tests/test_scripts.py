@@ -38,18 +38,18 @@ def pack(*items: object) -> bytes:
     return msgspec.msgpack.encode(items)
 
 
-def submits(*jobs: Sequence[object]) -> bytes:
+def submits(*jobs: Sequence[object]) -> list[Arg]:
     """What submit takes, each job with terms of its own."""
     terms = [[*job[1:3], *job[4:9], job[11]] for job in jobs]
     own = [[job[0], job[3], *job[9:11], job[12], number] for number, job in enumerate(jobs, 1)]
-    return msgspec.msgpack.encode([[value for each in table for value in each] for table in (own, terms)])
+    return [msgspec.msgpack.encode([value for each in table for value in each]) for table in (own, terms)]
 
 
 GOOD: dict[str, list[Arg]] = {
-    "submit": [submits(JOB, KEYED)],
+    "submit": submits(JOB, KEYED),
     "forward": [5, msgspec.msgpack.encode(KEYED)],
     "outbox": [10, 1000, pack((JOB_ID,))],
-    "claim": ["d", "d.9", 3, 1000, 1, 10, 1000, 1, "d.10", "low", 0, 0],
+    "claim": ["d", "d.9", 3, 1, 1, "d.10", "1000,10,1000,low,0,0"],
     "settle": [pack(("1:d.1", JOB_ID)), pack(SETTLED)],
     "extend": ["d", 1000, 1000, pack((JOB_ID, "1:d.1"))],
     "progress": [pack((JOB_ID, "1:d.1", "{}"))],
@@ -112,7 +112,7 @@ REQUIRED = {name: len(args) for name, args in GOOD.items()} | {
     "repair_flows": 3,
 }
 NUMERIC: dict[str, Sequence[int]] = {
-    "claim": (2, 3, 4, 5, 6, 7),
+    "claim": (2, 3, 4),
     "forward": (0,),
     "outbox": (0, 1),
     "extend": (1, 2),
@@ -153,6 +153,16 @@ RUN = ("1:d.1", JOB_ID)
 MISTYPED_SUBMITS: list[list[Arg]] = [
     [5, msgspec.msgpack.encode((*KEYED[:at], True, *KEYED[at + 1 :]))] for at in range(len(KEYED))
 ]
+WRONG_WAYS: list[list[Arg]] = [
+    ["d", "d.9", 3, 1, 1, "", ways]
+    for ways in (
+        "1000,10,1000",
+        "1000,10,1000,low,0,0,default",
+        *(f"{number},10,1000,low,0,0" for number in NUMBERS),
+        *(f"1000,{number},1000,low,0,0" for number in NUMBERS),
+        *(f"1000,10,{number},low,0,0" for number in NUMBERS),
+    )
+]
 OTHERWISE: dict[str, list[list[Arg]]] = {
     "forward": [
         [5, msgspec.msgpack.encode(KEYED), 5],
@@ -166,9 +176,9 @@ OTHERWISE: dict[str, list[list[Arg]]] = {
     "await_end": [["p", "sleep", JOB_ID]],
     "lookup": [["long", JOB_ID]],
     "claim": [
-        ["d", "d.9", 3, 1000, 1, 10, 1000, 1, "", "low", 0, 0, "default"],
-        ["d", "d.9", 3, 1000, 1, 10, 1000, 3, "", "low", 0, 0],
-        ["d", "d.9", 3, 1000, 1, 10, 1000, 1, "d 10", "low", 0, 0],
+        ["d", "d.9", 3, 1, 3, "", "1000,10,1000,low,0,0"],
+        ["d", "d.9", 3, 1, 1, "d 10", "1000,10,1000,low,0,0"],
+        *WRONG_WAYS,
     ],
     "configure": [[1, "", "x", "", "low"]],
     "flow_control": [["t", "concurrency"], ["t", "speed", 1]],
@@ -216,8 +226,9 @@ def misbatched(name: str) -> list[list[Arg]]:
         wrong += [_with(GOOD[name], 0, value) for value in _junk(RUN)]
         wrong += [_with(GOOD[name], 0, pack(RUN, each)) for each in (RUN[:1], (), 7, *_odd("run", RUN))]
     if name == "submit":
-        wrong += [[value] for value in (*_junk(KEYED), *map(msgspec.msgpack.encode, _misshapen()))]
-        wrong += [[submits(JOB, each)] for each in _odd(name, KEYED)]
+        wrong += [_with(GOOD[name], at, value) for at in (0, 1) for value in _junk(KEYED)]
+        wrong += [[msgspec.msgpack.encode(value) for value in both] for both in _misshapen()]
+        wrong += [submits(JOB, each) for each in _odd(name, KEYED)]
     return wrong
 
 
@@ -225,10 +236,9 @@ def _misshapen() -> list[list[object]]:
     """A submit that lacks values of a job or of terms, has too many, or a job whose terms or body are not there."""
     job, terms = [JOB_ID, "", "", "", "\n{}", 1], ["low", "t", 0, 0, 0, 5, "", 0]
     numbers: list[list[object]] = [[[*job[:-1], number], terms] for number in (0, 2, 1.5, -1, "1", None)]
-    bodies: list[list[object]] = [[[*job[:4], number, 1], terms] for number in (-1, 0, 1, 2, 3, 2.5)]
+    bodies: list[list[object]] = [[[*job[:4], number, 1], terms] for number in (-1, 0, 1, 3, 4, 4.5)]
     return [
         [job],
-        [job, terms, terms],
         [job[:-1], terms],
         [[*job, ""], terms],
         [job, terms[:-1]],

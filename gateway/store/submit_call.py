@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import chain
 
 import msgspec
 
@@ -38,7 +37,7 @@ def submit_args(
     """
     terms: dict[tuple[str | int, ...], int] = {}
     values: list[str | int] = []
-    args: list[Arg] = [b"", "durable" if durable else ""]
+    args: list[Arg] = [b"", b"", "durable" if durable else ""]
     for job in jobs:
         idem, callback = job.idempotency or _NOT_IDEMPOTENT, job.options.callback
         told = "" if callback is None else event_codes(callback) + place_of(callback)
@@ -52,7 +51,8 @@ def submit_args(
             args.append(b"".join(long) if durable else long)
             body = len(args)
         values += (job.job_id, job.key, idem.key_hash, idem.fingerprint, body, number)
-    args[0] = msgspec.msgpack.encode((values, list(chain.from_iterable(terms))))
+    args[0] = msgspec.msgpack.encode(values)
+    args[1] = msgspec.msgpack.encode([value for own in terms for value in own])
     return args
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Literal
 
 import msgspec
@@ -57,6 +58,12 @@ class RetentionLimits:
     dead_ms: int
 
 
+def claim_ways(lease_ms: int, promote_most: int, heartbeat_ms: int, lanes: Sequence[tuple[str, int, int]]) -> str:
+    """What is the same from claim to claim, as the script takes it: of each lane its name, its weight, and the most ms
+    that its first job waits."""
+    return ",".join(map(str, (lease_ms, promote_most, heartbeat_ms, *chain.from_iterable(lanes))))
+
+
 def settle_args(settlements: Sequence[Settlement]) -> list[Arg]:
     """Outcomes as the settle script takes them: jobs that succeeded without a result by token and ids alone."""
     runs: list[list[str]] = []
@@ -108,6 +115,7 @@ class Worker:
     weights: Mapping[str, int] = field(default_factory=dict)
     max_wait_ms: Mapping[str, int] = field(default_factory=dict)
     _claims: int = 0
+    _ways: str = ""
 
     def next_claim(self, n: int, *, suspects: bool, place: Place = 1, stands_by: bool = False) -> ClaimRequest:
         """A claim with a nonce of its own. With `stands_by`, if it brings nothing, a submit may make the next one:
@@ -166,21 +174,22 @@ class Worker:
 
     def claim_args(self, claim: ClaimRequest) -> list[Arg]:
         """The claim as the script takes it (lua/claim.lua)."""
-        suspects = 1 if claim.suspects else 0
-        head: list[Arg] = [
+        if not self._ways:
+            self._ways = claim_ways(
+                self.lease_ms,
+                PROMOTE_MOST,
+                self.heartbeat_ms,
+                [(lane, self.weights.get(lane, 0), self.max_wait_ms.get(lane, 0)) for lane in self.lanes],
+            )
+        return [
             self.dispatcher_id,
             claim.nonce,
             claim.n,
-            self.lease_ms,
-            suspects,
-            PROMOTE_MOST,
-            self.heartbeat_ms,
+            1 if claim.suspects else 0,
             claim.place,
             claim.next_nonce,
+            self._ways,
         ]
-        for lane in self.lanes:
-            head += (lane, self.weights.get(lane, 0), self.max_wait_ms.get(lane, 0))
-        return head
 
     def _exchange(self, settled: tuple[str, ...], reply: Sequence[Any], nonce: str) -> Exchange:
         wake_us, more, claimed = parse_claim(reply, partition=self.keyspace.partition, nonce=nonce)

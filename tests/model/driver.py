@@ -13,7 +13,7 @@ from gateway.keys import format_id
 from gateway.store.claimed import parse_claim
 from gateway.store.scripts import Arg
 from gateway.store.submit_call import read_submitted, submit_args
-from gateway.store.worker import read_settled, settle_args
+from gateway.store.worker import claim_ways, read_settled, settle_args
 from tests.model import transitions
 from tests.model.checks import check_counters, check_dead, check_jobs, check_leaks, check_suspects, check_whole
 from tests.model.claims import Answer, Audit, Claim, candidates, facts_of, job_facts, reachable, repeated
@@ -327,11 +327,9 @@ class Driver:
 
 
 def _args(claim: Claim) -> list[Arg]:
-    args: list[Arg] = [claim.dispatcher, claim.nonce, claim.n, claim.lease_ms, int(claim.suspects)]
-    args += [claim.promote_most, claim.heartbeat_ms, claim.place, claim.next_nonce]
-    for lane in claim.lanes:
-        args += [lane, *claim.policy.get(lane, (0, 0))]
-    return args
+    lanes = [(lane, *claim.policy.get(lane, (0, 0))) for lane in claim.lanes]
+    ways = claim_ways(claim.lease_ms, claim.promote_most, claim.heartbeat_ms, lanes)
+    return [claim.dispatcher, claim.nonce, claim.n, int(claim.suspects), claim.place, claim.next_nonce, ways]
 
 
 def _is_repeated(answer: Answer, jobs: Sequence[Job]) -> None:

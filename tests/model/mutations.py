@@ -112,8 +112,29 @@ MUTATIONS = (
         "'lanes_paused', list)\n",
     ),
     Mutation(
+        "submit: what was not taken in after all stays listed",
+        "  lines, written, written_n = {}, {}, 0\n",
+        "",
+    ),
+    Mutation(
+        "claim: what was taken out of a lane and not given is lost",
+        "          if not flown[members[i]] then call('ZADD', popped[1], found[i][2], members[i]) end\n",
+        "",
+    ),
+    Mutation(
+        "claim: what becomes ready in it is not in its lane yet",
+        "      restore() -- what has become ready stands in the lanes by then\n",
+        "",
+    ),
+    Mutation(
+        "limits: a target that gains flows is taken for one that has none",
+        "  call('HSET', P .. 'conf', 'flows', #flows <= FLOWS_BYTES and flows or MANY)\n",
+        "",
+    ),
+    Mutation(
         "begin: a claim's jobs are given again by the next",
-        "  taken, taken_n, carried, leases, ids, bodies = { -1, 0, now_ms, '', moved }, 0, 0, {}, {}, {}\n",
+        "  taken, taken_n, carried, leases, ids, bodies = "
+        "{ -1, 0, now_ms, '', moved, nil }, 0, 0, { nil, nil }, { nil }, {}\n",
         "  taken, taken_n, carried = taken or { -1, 0, now_ms, '', moved }, taken_n or 0, 0\n"
         "  leases, ids, bodies = {}, ids or {}, {}\n",
     ),
@@ -296,8 +317,8 @@ MUTATIONS = (
     ),
     Mutation(
         "submit: the claim that it makes is not the one that stands by",
-        "own[2], own[5] = next_nonce, '0'",
-        "own[5] = '0'",
+        "own[2], own[4] = next_nonce, '0'",
+        "own[4] = '0'",
     ),
     Mutation(
         "claim: any number of suspects at once",
@@ -333,8 +354,8 @@ MUTATIONS = (
     ),
     Mutation(
         "claim: what has come in meanwhile is not seen",
-        "    if news then\n      kept, news = 0, false\n    elseif",
-        "    news = false\n    if",
+        "      if news then\n        kept, news = 0, false\n      elseif",
+        "      news = false\n      if",
     ),
     Mutation(
         "claim: the lanes in reverse",

@@ -39,3 +39,9 @@ async def test_cap_is_that_of_its_lane_whatever_the_name_holds(site: Site, lane:
     verdicts = [each.verdict for each in await site.submit(site.job(lane=lane), site.job(lane=lane))]
     assert verdicts == ["accepted", "full"]
     assert (await site.claim(site.worker(lanes=[lane])))[0].lane == lane
+
+
+async def test_job_is_not_refused_when_its_submit_is_repeated_and_its_lane_is_full(site: Site) -> None:
+    await cap(site, default=1)
+    job = site.job()
+    assert [(await site.submit(job))[0].verdict for _ in range(2)] == ["accepted", "accepted"]
