@@ -94,7 +94,7 @@ local function show_life(idle)
   call('ZADD', P .. 'dispatchers', now_ms + heartbeat_ms, dispatcher)
 end
 
-local STANDBY_FORM = 2 -- of the arguments: a version with others has another number, and leaves these alone
+local STANDBY_FORM = 2 -- of the arguments, and of the message: a version with others has another number, and leaves these alone
 local STANDBY_MS = 2000 -- a dispatcher that shows no more life, though it is connected, is given nothing after that
 
 -- Leaves here the claim that the dispatcher would make next (lua/handover.lua). The place for a suspect is not kept for it.

@@ -15,10 +15,10 @@ end
 
 -- What the claim brought, as a message; none where the dispatcher is to claim by itself.
 local function message_of(given)
-  if taken_n == 0 or #moved > 0 or carried > HANDED_BYTES then return '' end
+  if given.err or taken_n == 0 or #moved > 0 or carried > HANDED_BYTES then return '' end
   local sizes = {}
   for i = 1, taken_n do sizes[i] = #given[REPLY_HEAD + i] end
-  return 'claimed ' .. table.concat({ nonce, given[1], given[2], NOW, given[4], table.concat(sizes, ',') }, ' ') .. '\n'
+  return 'claimed ' .. table.concat({ nonce, text(given[1]), given[2], NOW, given[4], table.concat(sizes, ',') }, ' ') .. '\n'
     .. table.concat(given, '', REPLY_HEAD + 1)
 end
 

@@ -131,7 +131,9 @@ class Worker:
     def read_handed(self, told: bytes) -> tuple[str, Exchange]:
         """What a submit has claimed in this dispatcher's place, and the claim's nonce (lua/handover.lua)."""
         nonce, reply = parse_handed(told)
-        return nonce, self._exchange((), reply, nonce)
+        exchange = self._exchange((), reply, nonce)
+        self.client.calls.batch("claim", len(exchange.claimed))
+        return nonce, exchange
 
     async def exchange(self, settlements: Sequence[Settlement], claim: ClaimRequest | None) -> Exchange:
         """Settles and claims in one round trip."""

@@ -82,6 +82,16 @@ async def test_submit_hands_its_jobs_to_a_dispatcher_that_stands_by(site: Site) 
         assert heard.silent()
 
 
+async def test_hand_over_tells_when_the_next_job_is_due_however_far_that_is(site: Site) -> None:
+    worker, years_ms = site.worker(), 20 * 365 * 86_400_000
+    async with hearing(site, worker) as heard:
+        await site.put(delay_ms=years_ms)
+        await stand_by(worker)
+        await site.put()
+        exchange = worker.read_handed(await heard.handed.get())[1]
+        assert (len(exchange.claimed), exchange.wake_in_s, exchange.more) == (1, years_ms / 1000, False)
+
+
 async def test_next_claim_brings_what_was_handed_over_when_the_wake_up_was_lost(site: Site) -> None:
     worker = site.worker()
     async with hearing(site, worker) as heard:
