@@ -7,7 +7,7 @@
 --
 -- KEYS[1] is the partition's prefix, `gw:{namespace:partition}:`; every key is that prefix and one of
 --   b:<id>        STRING  the job's facts as one line (records.lua), options as one JSON line, the payload's bytes
---   state         HASH    where each job stands, one line by id (records.lua)
+--   state         HASH    where each job stands, one line by id (records.lua); `~` is none, and keeps it a table (register.lua)
 --   j:<id>        HASH    what few jobs have: stalls cancel reason replay callback_id progress parked
 --   r:<id>        STRING  result, JSON        e:<id> STRING the attempt log, a JSON object a line
 --   lane:<lane>   ZSET    pending ids by rank; the reference `!` at the rank of the lane's first suspect; a reference

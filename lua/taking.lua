@@ -203,12 +203,20 @@ local function take(id, lane, k)
 end
 
 -- Where the first `count` of these jobs stand, and their bodies, in turn: what take_run() goes by. Nothing where each is to
--- be looked at by itself: what this claim has changed is not to be fetched, and who follows is told of each.
+-- be looked at by itself, since who follows is told of it.
 local function fetch(ids, count)
   if count == 0 then return NONE, NONE end
-  if count > CHUNK or followed or next(lines) ~= nil then
+  if count > CHUNK or followed then
     read_jobs(ids, count)
     return NONE, NONE
+  end
+  if next(lines) ~= nil then -- what this claim has changed is not to be fetched
+    local own = {}
+    for i = 1, count do
+      if lines[ids[i]] == nil then read_lines(ids, count, i) end
+      own[i] = lines[ids[i]]
+    end
+    return own, fetch_bodies(ids, count)
   end
   if count == 1 then return { call('HGET', K.state, ids[1]) }, fetch_bodies(ids, 1) end
   return call('HMGET', K.state, unpack(ids, 1, count)), fetch_bodies(ids, count)

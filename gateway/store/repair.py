@@ -119,7 +119,7 @@ class _Partition:
             cursor, lines = await answered(
                 self.store.client.hscan(f"{self.keyspace.prefix}state", cursor, count=JOBS, no_values=True)
             )
-            ids = [cast("bytes", job_id).decode() for job_id in lines]
+            ids = [job_id for line in lines if (job_id := cast("bytes", line).decode()) != "~"]
             for first in range(0, len(ids), JOBS):
                 yield ids[first : first + JOBS]
             if cursor == 0:

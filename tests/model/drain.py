@@ -9,7 +9,10 @@ from tests.model.model import Broken
 from tests.model.transitions import Retention
 
 ROUNDS = 2000
-LEFT = ("counted", "conf", "gist", "credit", "seq", "stats", "test:", "ft:", "fb:", "earlier:", "dispatcher", "idle")
+LEFT = (
+    "counted", "conf", "gist", "credit", "seq", "state", "stats", "test:", "ft:", "fb:", "earlier:", "dispatcher",
+    "idle",
+)  # fmt: skip
 
 
 def drain(driver: Driver) -> None:

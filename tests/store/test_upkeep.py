@@ -12,7 +12,7 @@ from tests.store.dump import dump
 from tests.store.limits import NOTHING_KEPT, limits
 from tests.store.site import LEASE_MS, Site
 
-KEPT = re.compile(r"\d+:(conf|gist|counted|stats|seq|dispatchers|dispatcher:.*|idem:.*)")
+KEPT = re.compile(r"\d+:(conf|gist|counted|state|stats|seq|dispatchers|dispatcher:.*|idem:.*)")
 
 
 async def test_job_is_removed_when_it_is_older_than_its_kind_is_kept(site: Site) -> None:
