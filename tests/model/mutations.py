@@ -132,11 +132,11 @@ MUTATIONS = (
         "",
     ),
     Mutation(
-        "begin: a claim's jobs are given again by the next",
+        "begin: a claim's leases are taken again by the next",
         "  taken, taken_n, carried, leases, ids, bodies = "
         "{ -1, 0, now_ms, '', moved, nil }, 0, 0, { nil, nil }, { nil }, {}\n",
-        "  taken, taken_n, carried = taken or { -1, 0, now_ms, '', moved }, taken_n or 0, 0\n"
-        "  leases, ids, bodies = {}, ids or {}, {}\n",
+        "  taken, taken_n, carried, leases, ids, bodies = "
+        "{ -1, 0, now_ms, '', moved, nil }, 0, 0, leases or {}, { nil }, {}\n",
     ),
     Mutation(
         "breaker: what fails while it is open is spent",
