@@ -416,11 +416,11 @@ class Verdict:
 
 
 def judge(made: redis.Redis, mutation: Mutation, *, examples: int, steps: int, seed_from: int) -> Verdict:
-    """Lives the broken engine until a check fails."""
+    """Lives the broken engine until a check fails, or an answer cannot even be read."""
     tally = Tally()
     try:
         run(made, examples=examples, steps=steps, seed_from=seed_from, change=mutation, shrink=False, tally=tally)
-    except AssertionError as error:
+    except (AssertionError, ValueError, IndexError) as error:
         return Verdict(mutation, True, tally.examples, str(error).splitlines()[0])
     return Verdict(mutation, False, tally.examples, "nothing was noticed")
 
