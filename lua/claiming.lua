@@ -83,7 +83,9 @@ local function show_life(idle)
     fields[#fields + 1] = idle
   end
   local since_ms = now_ms - (tonumber(last[3]) or 0)
-  local renewed = since_ms < 0 or since_ms >= heartbeat_ms / HEARTBEAT_PART
+  -- a claim that a submit makes in vain is no sign of life of the dispatcher's
+  local own = taken_n > 0 or nonce ~= next_nonce
+  local renewed = own and (since_ms < 0 or since_ms >= heartbeat_ms / HEARTBEAT_PART)
   if renewed then
     fields[#fields + 1] = 'seen'
     fields[#fields + 1] = NOW
@@ -140,7 +142,7 @@ local function claim()
     call('ZREM', K.idle, dispatcher)
   end
   if short and wake_us ~= 0 and taken_n == 0 and next_nonce ~= '' then
-    stand_by()
+    if nonce ~= next_nonce then stand_by() end -- else a submit has made it in vain, and it stands by for what is left of its time
   elseif last[4] ~= '0' then
     call('DEL', P .. 'standby:' .. dispatcher)
   end

@@ -248,7 +248,8 @@ class Driver:
         known = self.model.dispatcher(claim.dispatcher)
         waits = not answer.jobs and len(answer.jobs) < claim.n and claim.dispatcher in snapshot.zset("idle")
         known.standby = claim.standby if claim.next_nonce and waits else None
-        known.standby_until_ms = self.model.now_ms + STANDBY_MS
+        if claim.nonce != claim.next_nonce:  # else a submit made it, of which its time grows no longer
+            known.standby_until_ms = self.model.now_ms + STANDBY_MS
         if (known.standby is not None) != (f"standby:{claim.dispatcher}" in snapshot.strings):
             raise Broken(f"the claim that stands by for {claim.dispatcher}: {known.standby}")
 

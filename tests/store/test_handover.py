@@ -192,11 +192,29 @@ async def test_nothing_stands_by_any_more_once_the_dispatcher_has_jobs_or_is_gon
         assert await site.status(job_id) == "pending"
 
 
+async def test_submit_that_brings_a_dispatcher_nothing_is_no_sign_of_its_life(site: Site) -> None:
+    worker, redis = site.worker(), site.store.client
+    await site.store.control_lane("low", paused=True)
+    async with hearing(site, worker) as heard:
+        await stand_by(worker)
+        await redis.pexpire(f"{site.prefix}standby:d1", 500)
+        seen = await redis.zscore(f"{site.prefix}dispatchers", "d1")
+        assert seen is not None
+        await site.clock.advance(worker.heartbeat_ms // 2)
+        await site.put(lane="low")
+        await heard.woken.get()
+        assert 0 < await redis.pttl(f"{site.prefix}standby:d1") <= 500
+        assert await redis.zscore(f"{site.prefix}dispatchers", "d1") == seen
+        (job_id,) = await site.put()
+        assert [job.job_id for job in await handed(heard, worker)] == [job_id]
+        assert await redis.zscore(f"{site.prefix}dispatchers", "d1") == seen + worker.heartbeat_ms // 2
+
+
 async def test_claim_that_another_version_left_is_left_alone(site: Site) -> None:
     worker = site.worker()
     async with hearing(site, worker) as heard:
         await stand_by(worker)
-        await site.store.client.set(f"{site.prefix}standby:d1", msgspec.msgpack.encode([2, ["d1", "?"]]))
+        await site.store.client.set(f"{site.prefix}standby:d1", msgspec.msgpack.encode([99, ["d1", "?"]]))
         (job_id,) = await site.put()
         await heard.woken.get()
         assert await site.take(worker) == [job_id]
