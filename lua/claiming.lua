@@ -9,7 +9,7 @@ local function answer(wake_us, more)
   return taken
 end
 
--- The answer to a claim that is made again: the jobs it got that are still its own.
+-- The answer to a claim that is made again: the jobs it got that are still its own, under a lease from now on.
 local function repeat_claim()
   local had = {}
   for id in string.gmatch(last[2] or '', '[^,]+') do had[#had + 1] = id end
@@ -17,6 +17,8 @@ local function repeat_claim()
   for i = 1, #had do
     local status, token, attempt, previous, updated, facts = match(lines[had[i]] or '', LINE)
     if status == 'running' and token == attempt .. ':' .. nonce then
+      -- it starts only now, when the lease of the first time may be all but over; one that is parked has a deadline of its own
+      if not find(match(facts, '^%a*'), 'w', 1, true) then leases[#leases + 1], leases[#leases + 2] = DEADLINE, had[i] end
       local body = body_of(had[i])
       -- one with short facts is nothing without its body
       if find(facts, FACTS) then
@@ -26,6 +28,7 @@ local function repeat_claim()
       end
     end
   end
+  call_many('ZADD', K.leases, leases)
   return answer(0, false)
 end
 

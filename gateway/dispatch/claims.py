@@ -311,7 +311,7 @@ class ClaimLoop:
         elif got > reserved:
             self._slots.take(got - reserved)  # of a standby claim, asked for at the end and to be given back
         if call.stands_by and not got:
-            self._standby = Standby(claim.next_nonce, call.sent_s)
+            self._standby = Standby(claim.next_nonce, call.asked_s)
 
     def _take_handed(self) -> None:
         """Takes what the standby claim has brought, once it is known here that one stood by: the wake-up may be faster

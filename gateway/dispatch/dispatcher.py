@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 import structlog
@@ -222,7 +223,9 @@ class Dispatcher:
         for job in jobs:
             if job.suspect:  # at most one: its claim reserved one place
                 self._suspect_place.hold(job)
-        if self._draining:
+        # what is held is renewed within a third of a lease: too late, perhaps, for what was long on its way here
+        late = perf_counter() - asked_s > self._lease_ms / 2000
+        if self._draining or late:
             for job in jobs:
                 self._give_back(job)
                 self._loops[job.partition].settle(Settlement(job.job_id, job.token, "released"))

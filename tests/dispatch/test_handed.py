@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from time import perf_counter
 
 import pytest
 
+from gateway.dispatch import dispatcher
 from gateway.dispatch.dispatcher import Dispatcher
 from gateway.store.scripts import script
 from tests.dispatch.running import Dispatching, client_of, dispatching, settings_for
@@ -116,6 +118,20 @@ async def test_no_claim_stands_by_under_a_short_lease(
         for _ in range(5):
             await running.client.ended(await running.client.submit("echo"))
         assert not told
+
+
+async def test_job_goes_back_unspent_when_half_of_its_lease_is_over_before_it_is_there(
+    valkey_server: Server, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stood_s = [6.0]  # still, that is: after the wake-up was sent, and before it was read
+    monkeypatch.setattr(dispatcher, "perf_counter", lambda: perf_counter() + (stood_s.pop() if stood_s else 0.0))
+    async with dispatching(settings_for(tmp_path, valkey_server.url, namespace, lease="10s")) as running:
+        await standing_by(running)
+        found = await running.client.store.find(
+            (await running.client.ended(await running.client.submit("echo"))).job_id
+        )
+        assert [entry.type for entry in found.timeline][-3:] == ["released", "started", "succeeded"]
+        assert (found.record.attempts, found.record.stalls) == (1, 0)
 
 
 async def test_jobs_run_once_when_replies_and_wake_ups_are_lost_around_hand_overs(

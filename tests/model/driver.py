@@ -215,6 +215,8 @@ class Driver:
         answer = Answer(*parse_claim(reply, partition=0, nonce=claim.nonce))
         if again is not None:
             _is_repeated(answer, again)
+            for job in again:
+                job.lease_ms = job.lease_ms if job.within_ms else self.model.now_ms + claim.lease_ms
         else:
             self._follow(claim, answer, snapshot, due[: claim.promote_most])
         self.tally.claimed += len(answer.jobs)

@@ -301,6 +301,11 @@ MUTATIONS = (
         "if false then",
     ),
     Mutation(
+        "claim: what is asked for again comes under what is left of its lease",
+        "leases[#leases + 1], leases[#leases + 2] = DEADLINE, had[i] end",
+        "local _ end",
+    ),
+    Mutation(
         "claim: what is under way beside it is forgotten",
         "fields = { 'nonce' .. place, nonce, 'ids' .. place,",
         "fields = { 'nonce', nonce, 'ids',",

@@ -83,6 +83,16 @@ async def test_claim_gives_only_what_is_still_held_when_repeated_late(site: Site
     assert not (await worker.exchange([], request)).claimed
 
 
+async def test_claim_gives_its_jobs_a_whole_lease_when_repeated_late(site: Site) -> None:
+    (job_id,) = await site.put()
+    worker = site.worker()
+    request = worker.next_claim(1, suspects=True)
+    await worker.exchange([], request)
+    await site.clock.advance(worker.lease_ms - 1)
+    assert len((await worker.exchange([], request)).claimed) == 1
+    assert await site.store.client.zscore(f"{site.prefix}leases", job_id) == site.clock.now_ms + worker.lease_ms
+
+
 @pytest.mark.parametrize("outcome", ["succeeded", "retry", "dead", "released", "cancelled"])
 async def test_settle_is_a_duplicate_when_repeated(site: Site, outcome: Outcome) -> None:
     await site.put(2, options=OPTIONS)
