@@ -1,6 +1,8 @@
 -- Prepended, after the endings, to the scripts that repair: what a record must have, and where its job must be.
 -- Each of them looks at some things as they stand at one instant, and changes them only if it is asked to mend.
 
+may_flow = nil -- what conf says of flows may be wrong as well
+
 local findings = {} -- per finding 3: a word (gateway/store/repair.py has the sentence), whose, and what of it
 local function found(word, subject, detail)
   findings[#findings + 1] = { word, subject, detail or '' }

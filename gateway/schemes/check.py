@@ -80,12 +80,14 @@ class Check:
         return self._delivery(request, now, signed_id=delivery_id, message=messages[0])
 
     def sign(self, request: WebhookRequest, now: float, *, event: str = "") -> WebhookRequest | None:
-        """The request as the sender would send it, with an id and a time of its own; None for an asymmetric scheme."""
-        scheme = self.scheme
+        """The request as the sender would send it, with an id and a time of its own where it has none; None for an
+        asymmetric scheme. Headers that it has stay as they are."""
+        scheme, given = self.scheme, dict(request.headers)
         if scheme.asymmetric:
             return None
         request = replace(request, body=_with_time(request.body, scheme, now))
-        timestamp, delivery_id = _written(now, scheme.timestamp_format), str(uuid.uuid4())
+        timestamp = given.get(scheme.timestamp_header.lower()) or _written(now, scheme.timestamp_format)
+        delivery_id = given.get(scheme.id_header.lower()) or str(uuid.uuid4())
         message = self._messages(request, timestamp if "{timestamp}" in scheme.signed else "", delivery_id)[0]
         digest = make_digest(self._secret, scheme.algorithm, scheme.secret_encoding, message=message) or b""
         text = scheme.prefix + encode_digest(digest, scheme.encoding)
@@ -94,7 +96,7 @@ class Check:
         own = {scheme.header: text, scheme.timestamp_header: timestamp, scheme.id_header: delivery_id}
         if scheme.event_header and event:
             own[scheme.event_header] = event
-        headers = tuple((name.lower(), value) for name, value in own.items() if name)
+        headers = tuple((name.lower(), value) for name, value in own.items() if name and name.lower() not in given)
         return replace(request, headers=(*request.headers, *headers))
 
     def _messages(self, request: WebhookRequest, timestamp: str, delivery_id: str) -> list[bytes]:

@@ -102,12 +102,13 @@ def is_known(presented: bytes, digests: Sequence[bytes]) -> bool:
 
 
 def with_token(scheme: TokenScheme, request: WebhookRequest, *, secret: Secret, event: str = "") -> WebhookRequest:
-    """The request as a source sends it that brings this secret."""
+    """The request as a source sends it that brings this secret. Headers that it has stay as they are."""
+    given = dict(request.headers)
     text = secret.reveal().encode()
     value = base64.b64encode(text) if scheme.encoding else text
     own = {scheme.header: scheme.prefix + value.decode("latin-1"), scheme.event_header: event}
     own |= {scheme.id_header: str(uuid.uuid4())}
-    headers = tuple((name.lower(), text) for name, text in own.items() if name and text)
+    headers = tuple((name.lower(), text) for name, text in own.items() if name and text and name.lower() not in given)
     return replace(request, headers=(*request.headers, *headers))
 
 

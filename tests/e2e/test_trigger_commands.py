@@ -51,6 +51,9 @@ def test_delivery_is_signed_sent_and_queued(installation: Installation) -> None:
         assert (done.code, done.stderr) == (0, "202 Accepted\n")
         job_id = json.loads(done.stdout)["jobs"][0]["job_id"]
         assert installation.ended(job_id)["result"] == {"ref": "main", "n": 1.0}
+    again = ("triggers", "test", "repo", "--file", "push.json", "--header", "X-GitHub-Delivery: 1", "--to", base)
+    answers = [json.loads(gateway(installation, *again, "--header", "X-GitHub-Event: push").stdout) for _ in range(2)]
+    assert [answer["duplicate"] for answer in answers] == [False, True]
     done = gateway(installation, "triggers", "test", "repo", "--file", "push.json", "--event", "star", "--to", base)
     assert (done.code, done.stderr) == (0, "202 Accepted\naccepted, but no route holds\n")
     done = gateway(installation, "triggers", "test", "plain", "--file", "push.json", "--to", base)
