@@ -101,8 +101,7 @@ class Life(RuleBasedStateMachine):
     def hand_over(self, name: str, n: int, orders: list[Order], lost: bool) -> None:
         """A dispatcher takes all there is, and waits for what comes then; it may never hear that it waits."""
         for size in (100, n):
-            self._claim(name, size, suspects=True, lease_ms=5_000, stands_by=True)
-        last = self.last_claim[name, self.following[name][1]]
+            last = self._claim(name, size, suspects=True, lease_ms=5_000, stands_by=True)
         self._submit([self._submission(order._replace(delay_ms=0)) for order in orders])
         if lost:
             self.driver.claim(last)
@@ -276,7 +275,7 @@ class Life(RuleBasedStateMachine):
         lease_ms: int,
         policy: Mapping[str, tuple[int, int]] = STRICT,
         stands_by: bool = False,
-    ) -> None:
+    ) -> Claim:
         promote_most = 2 if name == "d3" else 1_000
         # what may stand by is the next claim in the same place
         if name not in self.following:
@@ -288,6 +287,9 @@ class Life(RuleBasedStateMachine):
         claim = Claim(name, nonce, n, suspects, lease_ms, HEARTBEAT_MS, promote_most, LANES, policy, place, following)
         self.last_claim[name, place] = claim
         self.driver.claim(claim)
+        if self.driver.model.dispatchers[name].standby is None:
+            self.following.pop(name, None)
+        return claim
 
     def _settle(self, items: list[Settlement]) -> None:
         self.last_settled = items
