@@ -55,15 +55,20 @@ async def standing_by(running: Dispatching) -> None:
     await until(there, every_s=0.002)
 
 
+async def run_in_turn(running: Dispatching, namespace: str, count: int, *, each_within_s: float) -> None:
+    """Submits one job after the other to a dispatcher that waits for it: each runs once, and nothing is lost."""
+    for number in range(count):
+        await standing_by(running)
+        job_id = await running.client.submit("mark", {"stage": namespace, "label": str(number)})
+        record = await running.client.ended(job_id, timeout_s=each_within_s)
+        assert (record.status, record.attempts, record.stalls) == ("succeeded", 1, 0)
+
+
 async def test_jobs_that_come_one_by_one_are_handed_over_and_run_once(
     valkey_server: Server, namespace: str, tmp_path: Path, stage: Stage, told: list[bytes]
 ) -> None:
     async with dispatching(settings_for(tmp_path, valkey_server.url, namespace)) as running:
-        for number in range(20):
-            await standing_by(running)
-            job_id = await running.client.submit("mark", {"stage": namespace, "label": str(number)})
-            record = await running.client.ended(job_id)
-            assert (record.status, record.attempts) == ("succeeded", 1)
+        await run_in_turn(running, namespace, 20, each_within_s=20.0)
         assert stage.log == [str(number) for number in range(20)]
         assert len(told) == 20
 
@@ -72,11 +77,7 @@ async def test_job_runs_by_the_next_poll_when_it_is_never_heard_that_it_was_hand
     valkey_server: Server, namespace: str, tmp_path: Path, stage: Stage, untold: list[bytes]
 ) -> None:
     async with dispatching(settings_for(tmp_path, valkey_server.url, namespace)) as running:
-        for number in range(3):
-            await standing_by(running)
-            job_id = await running.client.submit("mark", {"stage": namespace, "label": str(number)})
-            record = await running.client.ended(job_id, timeout_s=5.0)
-            assert (record.status, record.attempts, record.stalls) == ("succeeded", 1, 0)
+        await run_in_turn(running, namespace, 3, each_within_s=5.0)
         assert len(untold) == 3
         assert len(stage.log) == 3
 
