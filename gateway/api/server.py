@@ -65,6 +65,7 @@ def serve(settings: Settings, *, host: str, port: int, workers: int) -> int:
         _warn_of_unknown_url(settings, registry)
         own_port = listener.getsockname()[1]
         at = f"[{host}]" if ":" in host else host
+        _open(listener, host, port)
         log.info("gateway listens", url=f"http://{at}:{own_port}", port=own_port, workers=workers)
         if workers > 1:
             return _serve_many(settings, listener, workers)
@@ -241,7 +242,7 @@ async def _check_alone(settings: Settings) -> None:
 
 
 def _listener(host: str, port: int) -> socket.socket:
-    """A bound socket; ConfigError if the address cannot be had."""
+    """A bound socket, not open yet; ConfigError if the address cannot be had."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, socket.SOCK_STREAM)
@@ -252,9 +253,21 @@ def _listener(host: str, port: int) -> socket.socket:
         listener.bind(address)
     except OSError as exc:
         listener.close()
-        raise ConfigError(
-            f"gateway.port: {port}",
-            f"cannot listen on {host}:{port}: {exc.strerror}; free it, or choose another (--port, PORT, gateway.port)",
-        ) from exc
+        raise _taken(host, port, exc) from exc
     listener.set_inheritable(True)
     return listener
+
+
+def _open(listener: socket.socket, host: str, port: int) -> None:
+    """From here on nobody is turned away: who comes before a worker is up waits for it."""
+    try:
+        listener.listen(BACKLOG)
+    except OSError as exc:  # two may bind it, of which one listens
+        raise _taken(host, port, exc) from exc
+
+
+def _taken(host: str, port: int, exc: OSError) -> ConfigError:
+    return ConfigError(
+        f"gateway.port: {port}",
+        f"cannot listen on {host}:{port}: {exc.strerror}; free it, or choose another (--port, PORT, gateway.port)",
+    )

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -89,7 +90,7 @@ def port_of(process: subprocess.Popen[str]) -> int:
 
 
 def eventually(url: str) -> httpx.Response:
-    """The answer, once the program serves: it listens before its workers are up."""
+    """The answer, once the program serves: its port is open before its workers are up."""
     until = time.monotonic() + WAIT_S
     while True:
         try:
@@ -113,6 +114,18 @@ def test_serve_takes_jobs_and_ends_with_0_on_term(
         assert len(httpx.get(f"{base}/jobs", timeout=5).json()["jobs"]) == 4
         process.send_signal(signal.SIGTERM)
         assert process.wait(WAIT_S) == 0
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_its_port_is_open_once_it_says_that_it_listens(
+    valkey_server: Server, namespace: str, tmp_path: Path, workers: int
+) -> None:
+    with (
+        serving(tmp_path, valkey_server.url, namespace, workers=workers) as process,
+        socket.create_connection(("127.0.0.1", port_of(process)), timeout=WAIT_S) as early,
+    ):
+        early.sendall(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert early.recv(100).startswith(b"HTTP/1.1 200")
 
 
 def test_a_worker_that_was_killed_is_told_of_and_replaced_and_hup_stops_all(
