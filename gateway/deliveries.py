@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
 from gateway.redaction import hide_headers, hide_query
 from gateway.verifier import Delivery, WebhookRequest
 
-Verdict = Literal["accepted", "duplicate", "unrouted", "failed", "rejected"]
-VERDICTS: tuple[Verdict, ...] = ("accepted", "duplicate", "unrouted", "failed", "rejected")
+Verdict = Literal["accepted", "duplicate", "unrouted", "failed", "rejected", "handshake", "replayed"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+
+APART = frozenset[Verdict]({"rejected", "handshake", "replayed"})
+"""What is no delivery that anybody would have sent through the routes: listed apart, so that it pushes none of those
+out, and without its body."""
 
 MAX_BODY = 256 * 1024
 """A longer body is not kept: a hundred of them would be what Redis has room for."""
 
 
 class Summary(msgspec.Struct, frozen=True, omit_defaults=True, rename={"bytes_": "bytes"}):
-    """One delivery in a list; `jobs` are ids with targets, `reason` why it was rejected or failed."""
+    """One delivery in a list; `jobs` are ids with targets, `reason` why it was rejected or failed, `replay_of` the id
+    of the delivery that was sent through the routes again."""
 
     at_ms: int
     verdict: Verdict
@@ -30,6 +35,7 @@ class Summary(msgspec.Struct, frozen=True, omit_defaults=True, rename={"bytes_":
     reason: str = ""
     sender: str = ""
     jobs: list[tuple[str, str]] = []
+    replay_of: str = ""
 
 
 class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -53,6 +59,7 @@ class Noted(msgspec.Struct, frozen=True):
     reason: str = ""
     sender: str = ""
     size: int = 0
+    replay_of: str = ""
 
     def without_body(self) -> Noted:
         """The same, so that a long body need not be held."""
@@ -75,12 +82,13 @@ class Noted(msgspec.Struct, frozen=True):
                 reason=self.reason,
                 sender=self.sender,
                 jobs=list(self.jobs),
+                replay_of=self.replay_of,
             )
         )
 
     def detail(self, own: Collection[str], *, bodies: bool) -> bytes:
-        """The facts and the body; nothing of a body that did not verify."""
-        kept = bodies and self.verdict != "rejected" and not self.size
+        """The facts and the body; nothing of the body of what is listed apart."""
+        kept = bodies and self.verdict not in APART and not self.size
         delivery = self.delivery or Delivery(None)
         facts = Facts(
             headers=hide_headers(self.request.headers, own)[:128],

@@ -99,14 +99,14 @@ def _begin(arrival: Arrival) -> Begun:
     try:
         answer = trigger.verifier.handshake(request)
         if answer is not None:
-            return _handshake(call, trigger, answer)
+            return _handshake(arrival, answer)
         delivery = trigger.verifier.verify(request, arrival.at_s)
     except Rejected as error:
         raise _rejected(arrival, error.reason) from error
     if not isinstance(delivery, Delivery):  # acknowledged, it would be lost
         raise TypeError(f"verifier {trigger.verifier.name!r} returned {type(delivery).__name__}, not a Delivery")
     if delivery.answer is not None:
-        return _handshake(call, trigger, delivery.answer)
+        return _handshake(arrival, delivery.answer, delivery)
     if trigger.reception.limit is not None:
         _admit(call, trigger, trigger.reception.limit, now_s=arrival.at_s)
     try:
@@ -249,7 +249,8 @@ def _noted(
     return Noted(arrival.request, at_ms, verdict, delivery, jobs, reason, _sender(arrival.call))
 
 
-def _handshake(call: Call, trigger: Trigger, answer: HandshakeResponse) -> Reply:
-    call.gateway.metrics.count_delivery(trigger.name, "handshake")
+def _handshake(arrival: Arrival, answer: HandshakeResponse, delivery: Delivery | None = None) -> Reply:
+    arrival.call.gateway.metrics.count_delivery(arrival.trigger.name, "handshake")
+    _note(arrival, delivery, "handshake")
     headers = tuple((key.lower().encode("latin-1"), value.encode("latin-1")) for key, value in answer.headers)
     return Reply(answer.status, answer.body, b"", headers)

@@ -9,7 +9,7 @@ from collections.abc import Collection
 import msgspec
 import structlog
 
-from gateway.deliveries import MAX_BODY, Noted
+from gateway.deliveries import APART, MAX_BODY, Noted
 from gateway.errors import StoreError
 from gateway.store import Store
 from gateway.store.deliveries import MOST_REJECTIONS, Entry, List, record_deliveries
@@ -68,7 +68,7 @@ class Journal:
 
     def note(self, trigger: Trigger, noted: Noted) -> None:
         """Has it written soon."""
-        which: List = "rejections" if noted.verdict == "rejected" else "deliveries"
+        which: List = "rejections" if noted.verdict in APART else "deliveries"
         waiting = self._waiting.get((trigger.name, which))
         if waiting is None or waiting.trigger is not trigger:
             waiting = self._begin(trigger, which)

@@ -15,7 +15,7 @@ from gateway.api.hooks import submit_matches
 from gateway.api.query import Query
 from gateway.api.records import timestamp
 from gateway.api.reply import Reply, json_reply
-from gateway.deliveries import VERDICTS, Facts, Summary, read_detail
+from gateway.deliveries import VERDICTS, Facts, Noted, Summary, Verdict, read_detail
 from gateway.errors import ConfigError, Fault, InvalidRequest, NotFound, WrongState
 from gateway.secret import Secret
 from gateway.settings import TriggerSettings, read_trigger
@@ -26,6 +26,12 @@ from gateway.triggers import Trigger
 from gateway.verifier import Delivery, WebhookRequest
 
 _INDEX = re.compile(r"\[(\d+)\]")
+
+_NOT_REPLAYED: dict[Verdict, str] = {
+    "rejected": "it did not verify, so it cannot be replayed",
+    "handshake": "it was a handshake, which no route ever sees",
+    "replayed": "it is a replay itself; replay {}, which it was made of",
+}
 
 
 async def list_all(call: Call) -> Reply:
@@ -73,7 +79,7 @@ async def delete(call: Call) -> Reply:
 
 
 async def deliveries(call: Call) -> Reply:
-    """A page of the last deliveries, the newest first, those that did not verify among them."""
+    """A page of the last deliveries, the newest first, rejections, handshakes and replays among them."""
     query = Query(call.scope["query_string"], ("limit", "cursor", "verdict"))
     limit, verdict, cursor = query.limit(), query.one_of("verdict", VERDICTS), query.text("cursor") or ""
     query.done()
@@ -108,16 +114,31 @@ async def replay(call: Call) -> Reply:
     trigger, delivery_id = await _trigger(call), call.path_value("delivery_id")
     summary, detail = await call.in_time(lambda: find_delivery(call.gateway.store, trigger.name, delivery_id))
     facts, body = read_detail(detail)
-    if summary.verdict == "rejected":
-        raise WrongState("it did not verify, so it cannot be replayed")
+    if summary.verdict in _NOT_REPLAYED:
+        raise WrongState(_NOT_REPLAYED[summary.verdict].format(summary.replay_of))
     if not facts.has_body:
         raise WrongState("its body was not kept (deliveries.bodies, or it was too long), so it cannot be replayed")
     base = call.gateway.public_base
     request = WebhookRequest(summary.method, base + summary.path, tuple(facts.headers), body)
-    matches = [msgspec.structs.replace(match, identity=None) for match in trigger.match(request, _delivery(facts))]
-    if not matches:
-        return json_reply({"jobs": [], "duplicate": False}, 202)
-    return json_reply(await submit_matches(call, trigger, matches, now_s=call.gateway.clock()), 202)
+    now_s = call.gateway.clock()
+    noted = Noted(request, int(now_s * 1000), "replayed", _delivery(facts), replay_of=delivery_id)
+    try:
+        answer = await _sent_again(call, trigger, noted, now_s=now_s)
+    except InvalidRequest as error:
+        call.gateway.journal.note(trigger, msgspec.structs.replace(noted, reason=error.detail))
+        raise
+    jobs = [(job["job_id"], job["target"]) for job in answer["jobs"]]
+    call.gateway.journal.note(trigger, msgspec.structs.replace(noted, jobs=jobs))
+    return json_reply(answer, 202)
+
+
+async def _sent_again(call: Call, trigger: Trigger, noted: Noted, *, now_s: float) -> dict[str, Any]:
+    """What the delivery is answered with; raises InvalidRequest, StoreError."""
+    found = trigger.match(noted.request, noted.delivery or Delivery(None))
+    if not found:
+        return {"jobs": [], "duplicate": False}
+    matches = [msgspec.structs.replace(match, identity=None) for match in found]
+    return await submit_matches(call, trigger, matches, now_s=now_s)
 
 
 async def _page(call: Call, name: str, passed: str, rejected: str, limit: int) -> list[tuple[str, Summary]]:
@@ -232,7 +253,7 @@ def _summary(delivery_id: str, summary: Summary) -> dict[str, Any]:
         "bytes": summary.bytes_,
         "jobs": [{"job_id": job_id, "target": target} for job_id, target in summary.jobs],
     }
-    return out | {name: text for name in ("event", "reason", "sender") if (text := getattr(summary, name))}
+    return out | {name: text for name in ("event", "reason", "sender", "replay_of") if (text := getattr(summary, name))}
 
 
 def _delivery(facts: Facts) -> Delivery:

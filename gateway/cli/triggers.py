@@ -146,10 +146,14 @@ def _print_all(found: Triggers) -> None:
 
 
 def _print_deliveries(found: list[DeliverySummary], more: bool) -> None:
-    rows = [(each.id, each.at, each.verdict, each.event or each.reason, len(each.jobs)) for each in found]
-    print_table(("id", "at", "verdict", "event or reason", "jobs"), rows)
+    print_table(("id", "at", "verdict", "event or reason", "jobs"), map(_row, found))
     if more:
         print("there are more; --limit shows them")
+
+
+def _row(each: DeliverySummary) -> tuple[object, ...]:
+    verdict = (each.verdict, f"of {each.replay_of}") if each.replay_of else each.verdict
+    return each.id, each.at, verdict, each.event or each.reason, len(each.jobs)
 
 
 def _no_trigger(name: str, settings: Settings) -> NotFound:

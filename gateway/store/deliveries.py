@@ -17,6 +17,7 @@ from gateway.store.store import Store
 
 T = TypeVar("T")
 List = Literal["deliveries", "rejections"]
+"""Rejections have what else is listed apart with them."""
 
 KEPT_MS = 7 * 86_400_000
 """For how long a trigger's lists are kept after the last entry."""
@@ -25,7 +26,7 @@ BATCH = 20
 MOST_REJECTIONS = 50
 
 ENTRY_ID = re.compile(r"(r?)([0-9]{1,15}-[0-9]{1,10})\Z", re.ASCII)
-"""A delivery's id; `r` before that of a rejection."""
+"""A delivery's id; `r` before that of what is listed apart."""
 
 
 @dataclass(frozen=True, slots=True)

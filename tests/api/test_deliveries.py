@@ -105,6 +105,33 @@ async def test_replay_makes_new_jobs_of_the_bytes_that_came(api: Running) -> Non
     assert await api.queued() == 3
 
 
+async def test_replay_is_listed_as_one_and_pushes_no_delivery_out(api: Running) -> None:
+    for at in range(3):
+        await send(api, "whole", x_id=f"d-{at}", x_event="paid")
+    first = (await noted(api, "whole", 3))[-1]
+    jobs = []
+    for _ in range(3):
+        answer = await api.client.post(f"/triggers/whole/deliveries/{first['id']}/replay")
+        jobs.append(answer.json()["jobs"])
+    found = await noted(api, "whole", 6)
+    assert [each["verdict"] for each in found] == ["replayed"] * 3 + ["accepted"] * 3
+    assert [(each["replay_of"], each["jobs"]) for each in found[:3]] == [(first["id"], each) for each in jobs[::-1]]
+    assert found[0]["event"] == "paid"
+    assert (await show(api, "whole", found[0]["id"]))["body_kept"] is False
+    again = await api.client.post(f"/triggers/whole/deliveries/{found[0]['id']}/replay")
+    assert (again.status_code, again.json()["detail"]) == (
+        409, f"it is a replay itself; replay {first['id']}, which it was made of",
+    )  # fmt: skip
+
+
+async def test_replay_that_a_route_refuses_is_listed_with_why(api: Running) -> None:
+    await send(api, "plain", b"\xff")
+    failed = (await noted(api, "plain", 1))[0]
+    assert (await api.client.post(f"/triggers/plain/deliveries/{failed['id']}/replay")).status_code == 415
+    replayed = (await noted(api, "plain", 2))[0]
+    assert (replayed["verdict"], replayed["reason"], replayed["jobs"]) == ("replayed", failed["reason"], [])
+
+
 async def test_replay_of_a_form_sees_its_json(api: Running) -> None:
     body = {"verifier": "none", "routes": [{"target": "echo", "payload": "[form.From, body]"}], "content": "form"}
     assert (await api.client.put("/triggers/form", json=body)).status_code == 201

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from gateway.settings import load
 from tests.api.running import Running, running
 from tests.api.test_hooks import samples
+from tests.api.triggered import noted
 from tests.servers import Server
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
@@ -73,6 +74,19 @@ async def test_signed_questions_are_answered_and_make_no_job(api: Running) -> No
     assert await samples(api, "gateway_deliveries_total") == {
         ("slack", "handshake"): 1, ("slack", "rejected"): 1, ("zoom", "handshake"): 1,
     }  # fmt: skip
+
+
+async def test_handshakes_are_listed_as_such_and_not_replayed(api: Running) -> None:
+    await api.client.get("/hooks/meta?hub.mode=subscribe&hub.verify_token=let%20me%20in&hub.challenge=115")
+    shake = (await noted(api, "meta", 1))[0]
+    path = "/hooks/meta?hub.mode=subscribe&hub.verify_token=***&hub.challenge=115"
+    assert (shake["verdict"], shake["method"], shake["path"], shake["jobs"]) == ("handshake", "GET", path, [])
+    answer = await api.client.post(f"/triggers/meta/deliveries/{shake['id']}/replay")
+    assert (answer.status_code, answer.json()["detail"]) == (409, "it was a handshake, which no route ever sees")
+    at = str(int(time.time()))
+    headers = {"X-Signature-Timestamp": at, "X-Signature-Ed25519": KEY.sign(at.encode() + b'{"type":1}').hex()}
+    await api.client.post("/hooks/discord", content=b'{"type":1}', headers=headers)
+    assert [each["verdict"] for each in await noted(api, "discord", 1)] == ["handshake"]
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ target = "echo"
     for name, more, route in (
         ("plain", "", "when = \"body.kind != 'other'\""),
         ("bare", "deliveries = { keep = 3, bodies = false }", ""),
+        ("whole", "deliveries = { keep = 3 }", ""),
         ("unkept", "deliveries = { keep = 0 }", ""),
         ("custom", 'response = { status = 201, body = "<Response/>", content_type = "text/xml" }', ""),
         ("silent", "response = { status = 204 }", ""),

@@ -67,7 +67,7 @@ class Triggers(Model):
 
 
 class DeliverySummary(Model):
-    """A request that came to a trigger, and what became of it."""
+    """A request that came to a trigger, or a delivery that was replayed (`replay_of`), and what became of it."""
 
     id: str
     at: datetime
@@ -79,6 +79,7 @@ class DeliverySummary(Model):
     event: str = ""
     reason: str = ""
     sender: str = ""
+    replay_of: str = ""
 
 
 class DeliveryShown(DeliverySummary):

@@ -56,7 +56,7 @@ class DeliveryAnswer(Answer, frozen=True, kw_only=True):
 
 
 class DeliverySummary(Answer, frozen=True, kw_only=True):
-    """A request that came to a trigger, and what became of it."""
+    """A request that came to a trigger, or a delivery that was replayed (`replay_of`), and what became of it."""
 
     id: str
     at: datetime
@@ -68,6 +68,7 @@ class DeliverySummary(Answer, frozen=True, kw_only=True):
     event: str = ""
     reason: str = ""
     sender: str = ""
+    replay_of: str = ""
 
 
 class DeliveryShown(DeliverySummary, frozen=True, kw_only=True):
