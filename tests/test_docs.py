@@ -25,6 +25,7 @@ from gateway.hooks import HookSpecs
 from gateway.jobs import Callback, Cause, Options
 from gateway.registry.loading import HOOKS
 from gateway.settings import field_names
+from gateway.verifier import REASONS
 from plugins.github import GithubConfig
 from plugins.hmac import HmacConfig
 from plugins.standard import StandardConfig
@@ -44,6 +45,11 @@ registry = Registry.build(load(os.environ, pathlib.Path.cwd()))
 print(json.dumps({"faults": list(map(str, registry.check())), "targets": sorted(registry.targets)}))
 """
 SECRET = "whsec_" + "QUJD" * 8
+
+
+def test_webhooks_page_tells_every_reason_of_a_rejection() -> None:
+    table = WEBHOOKS.read_text().split("### Why one was rejected")[1].split("\n## ")[0]
+    assert tuple(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == ("reason", *REASONS)
 
 
 @pytest.mark.parametrize("page", [README, CALL_OUTS, EXECUTORS, PLUGIN_PAGES, WEBHOOKS], ids=str)
