@@ -27,11 +27,14 @@ class DeliveryLimit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     burst: Annotated[int, Meta(ge=1, le=1_000_000)] = 10
 
 
-class CustomResponse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a delivery that was taken in is answered with, instead of its jobs."""
+class CustomResponse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a delivery that was taken in is answered with, instead of its jobs: 200 without a body, if it says neither.
 
-    status: Annotated[int, Meta(ge=200, le=299)] = 200
-    body: Annotated[str, Meta(max_length=65536)] = ""
+    With `sync` a content type alone is the result's, and says nothing of the answer where there is none in time.
+    """
+
+    status: Annotated[int, Meta(ge=200, le=299)] | None = None
+    body: Annotated[str, Meta(max_length=65536)] | None = None
     content_type: str = "text/plain; charset=utf-8"
 
     def __post_init__(self) -> None:

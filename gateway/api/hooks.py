@@ -198,14 +198,14 @@ def _result_reply(trigger: Trigger, record: Record) -> Reply:
         return Reply(200, body)
     if "json" not in custom.content_type and isinstance(text := orjson.loads(body), str):
         body = text.encode()
-    return Reply(custom.status, body, custom.content_type.encode())
+    return Reply(custom.status or 200, body, custom.content_type.encode())
 
 
 def _taken(trigger: Trigger, answer: dict[str, Any]) -> Reply:
-    custom = trigger.reception.response
-    if custom is None:
+    reception, custom = trigger.reception, trigger.reception.response
+    if custom is None or (reception.sync and custom.status is None and custom.body is None):
         return json_reply(answer, 202)
-    return Reply(custom.status, custom.body.encode(), custom.content_type.encode())
+    return Reply(custom.status or 200, (custom.body or "").encode(), custom.content_type.encode())
 
 
 def _admit(call: Call, trigger: Trigger, limit: DeliveryLimit, *, now_s: float) -> None:

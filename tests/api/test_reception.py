@@ -84,9 +84,12 @@ async def test_job_that_dies_is_502_and_the_next_copy_runs_again(api: Running) -
 
 
 async def test_job_that_takes_too_long_is_answered_as_usual(api: Running) -> None:
-    answer = await send(api, "hasty")
-    assert answer.status_code == 202
-    assert answer.json()["jobs"]
+    for trigger in ("hasty", "late"):  # a content type alone is that of the result
+        answer = await send(api, trigger)
+        assert (answer.status_code, answer.headers["content-type"]) == (202, "application/json")
+        assert answer.json()["jobs"]
+    answer = await send(api, "fixed")
+    assert (answer.status_code, answer.text, answer.headers["content-type"]) == (200, "", "text/xml")
 
 
 async def test_sender_outside_the_networks_is_the_same_401_before_its_body_is_read(api: Running) -> None:

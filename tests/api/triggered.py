@@ -35,6 +35,8 @@ target = "echo"
         ("silent", "response = { status = 204 }", ""),
         ("asked", 'sync = true\nsync_timeout = "10s"', ""),
         ("hasty", 'sync = true\nsync_timeout = "100ms"', ""),
+        ("late", 'sync = true\nsync_timeout = "100ms"\nresponse = { content_type = "text/xml" }', ""),
+        ("fixed", 'sync = true\nsync_timeout = "100ms"\nresponse = { status = 200, content_type = "text/xml" }', ""),
         ("voice", 'sync = true\nresponse = { content_type = "text/xml" }', ""),
         ("guarded", 'allow_from = ["192.0.2.0/24", "2001:db8::/32"]', ""),
         ("local", 'allow_from = ["127.0.0.1"]', ""),
