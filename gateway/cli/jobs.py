@@ -32,6 +32,8 @@ Most = Annotated[int, typer.Option("--limit", min=1, help="How many at most.")]
 Lane = Annotated[str | None, typer.Option(help="Of this lane only.")]
 Target = Annotated[str | None, typer.Option(help="Of this target only.")]
 
+_DATA = ("payload", "result")
+
 
 @app.command()
 @speaks
@@ -161,9 +163,11 @@ def tail(
 
 
 def print_record(record: JobRecord) -> None:
-    """A record, a line for each fact."""
+    """A record, a line for each fact; an empty payload or result is one, too."""
     facts = msgspec.structs.asdict(record)
-    print_facts({name: getattr(value, "value", value) for name, value in facts.items()})
+    shown = {name: getattr(value, "value", value) for name, value in facts.items()}
+    empty = {name: msgspec.json.encode(facts[name]).decode() for name in _DATA if facts[name] in ("", [], {})}
+    print_facts(shown | empty)
 
 
 def print_jobs(jobs: list[JobSummary], more: bool) -> None:

@@ -1,13 +1,13 @@
-"""Tables as a terminal of 80 columns shows them."""
+"""Tables as a terminal of 80 columns shows them, and records."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
 
-from gateway.cli.jobs import print_jobs
+from gateway.cli.jobs import print_jobs, print_record
 from gateway.cli.printing import print_table
-from gateway.client.answers import JobSummary
+from gateway.client.answers import JobRecord, JobSummary
 
 DEAD = {
     "job_id": "01a22780-5329-7d03-8458-4c0287d2a700",
@@ -32,6 +32,17 @@ def test_table_loses_no_column_in_a_terminal_that_is_too_narrow(
     print_table(("job", "state", "where"), [(DEAD["job_id"], "dead", "critical")], whole=1)
     words = set(capsys.readouterr().out.split())
     assert {DEAD["job_id"], "dead", "critical"} <= words
+
+
+@pytest.mark.parametrize("empty", ["{}", "[]", '""'])
+def test_record_shows_data_that_is_empty_and_no_other_empty_fact(
+    empty: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    value = msgspec.json.decode(empty)
+    print_record(msgspec.convert(DEAD | {"payload": value, "result": value}, JobRecord))
+    shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert (shown["payload"], shown["result"]) == (empty, empty)
+    assert "tags" not in shown
 
 
 def test_reason_of_a_dead_job_stays_in_one_piece(
