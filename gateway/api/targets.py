@@ -17,6 +17,7 @@ from gateway.api.replays import DEFAULT_RATE, optional_body
 from gateway.api.reply import Reply, json_reply
 from gateway.backoff import RetryPolicy, patience_s
 from gateway.durations import Duration
+from gateway.egress.addresses import Allowed
 from gateway.errors import NotFound, WrongState
 from gateway.limits import KeyLimits, Limits, Rate
 from gateway.registry.targets import Target
@@ -25,6 +26,8 @@ from gateway.store.registered import Registered, put_registered, remove_register
 from gateway.store.replays import ReplayOrder, start_replay
 from gateway.store.targets import TargetState, enable_target, inspect_targets, pause_target
 from gateway.submission import check_text
+from gateway.submission.checks import check_destination
+from gateway.submission.faults import Faults
 
 OVERLAP_S = 86400.0
 
@@ -50,6 +53,7 @@ async def put(call: Call) -> Reply:
     gateway, name = call.gateway, call.path_value("target")
     _refuse_configured(call, name)
     target = parse_target(name, text, gateway.registry)
+    _check_reached(target, gateway.catalog.allowed)
     if target.flow is not None:
         await call.in_time(lambda: gateway.store.control_flow(name, target.flow or {}))
     verdict = await call.in_time(lambda: put_registered(gateway.store, name, text))
@@ -71,6 +75,14 @@ async def delete(call: Call) -> Reply:
     await call.in_time(lambda: remove_registered(gateway.store, name))
     await call.in_time(gateway.registrations.refresh)
     return Reply(204, content_type=b"")
+
+
+def _check_reached(target: Target, allowed: Allowed) -> None:
+    """Raises InvalidRequest where its URL has an address that may not be reached: every job of it would die."""
+    url, faults = getattr(target.config, "url", None), Faults()
+    if isinstance(url, str):
+        check_destination(url, allowed, "/url", faults)
+        faults.raise_any()
 
 
 class NewSecret(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

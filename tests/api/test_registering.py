@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,24 @@ async def test_registered_target_takes_jobs_at_once(api: Running) -> None:
     assert (await put(api, lane="critical")).status_code == 200
     job = (await api.client.post("/jobs", json={"target": "invoice"})).json()
     assert (await api.store.find(job["job_id"])).record.lane == "critical"
+
+
+@pytest.mark.parametrize("host", ["10.1.2.3", "127.0.0.1:9000", "[::1]"])
+async def test_target_on_an_address_that_may_not_be_reached_is_refused_with_the_line_to_add(
+    api: Running, host: str
+) -> None:
+    detail = faults(await put(api, url=f"http://{host}/x"))["/url"]
+    assert re.search(r'is not a public address; to reach it, add "[0-9.:]+/(32|128)" to \[egress\] allow', detail)
+    assert (await api.client.get("/targets/invoice")).status_code == 404
+
+
+async def test_target_is_registered_where_its_address_is_allowed_or_told_by_a_name(
+    valkey_server: Server, namespace: str, tmp_path: Path
+) -> None:
+    settings = settings_for(tmp_path, valkey_server.url, namespace, GATEWAY_EGRESS_ALLOW="10.1.0.0/16")
+    async with running(settings) as api:
+        for host in ("10.1.2.3", "8.8.8.8", "localhost"):
+            assert (await put(api, name=f"t{host[:2]}", url=f"http://{host}/x")).status_code == 201
 
 
 async def test_no_secret_is_ever_shown(api: Running, caplog: pytest.LogCaptureFixture) -> None:
