@@ -91,8 +91,9 @@ def nothing(body: bytes) -> None:
 
 
 def path(*segments: str) -> str:
-    """A path of these segments, each a whole one whatever is in it; NotAName for one that cannot be."""
+    """A path of these segments; NotAName for one that cannot be one. A slash is in no name, and what stands before a
+    gateway may take an escaped one for one that parts segments."""
     for segment in segments:
-        if segment in ("", ".", ".."):
+        if segment in ("", ".", "..") or "/" in segment:
             raise NotAName(f"{segment!r} is no name and no id")
     return "".join(f"/{quote(segment, safe='')}" for segment in segments)

@@ -59,6 +59,8 @@ def test_key_that_cannot_be_sent_is_refused_and_not_shown(bare: Shell, end: str)
 def test_what_is_no_name_and_no_text_is_refused(bare: Shell) -> None:
     url = ("--url", "http://127.0.0.1:1")
     assert "'' is no name and no id" in unboxed(bare.refused("jobs", "get", "", *url, code=2))
+    assert "'../../x' is no name and no id" in unboxed(bare.refused("jobs", "get", "../../x", *url, code=2))
+    assert "'a/pause' is no name and no id" in unboxed(bare.refused("targets", "show", "a/pause", *url, code=2))
     assert "not UTF-8 text" in unboxed(bare.refused("jobs", "get", "\udcff", *url, code=2))
     assert "URL too long" in unboxed(bare.refused("jobs", "get", "x" * 70_000, *url, code=2))
     assert "not a duration" in unboxed(bare.refused("jobs", "wait", "x", "--timeout", "\u00b2", *url, code=2))
