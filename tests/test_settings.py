@@ -362,6 +362,21 @@ def test_a_fault_of_the_file_is_not_blamed_on_another_variable(tmp_path: Path) -
     ("toml", "environ", "detail"),
     [
         ("", {"GATEWAY_LANES_ORDER": "a,b", "GATEWAY_LANES_POLICY": "weighted"}, "lanes.weights: no weight for"),
+        (
+            '[targets.a]\nexecutor = "http"\nlane = "low"',
+            {"GATEWAY_LANES_ORDER": "critical,default"},
+            'has no lane "low", which gateway.toml: targets.a.lane names; it has: critical, default',
+        ),
+        (
+            '[lanes]\norder = ["a", "b"]\n[triggers.t]\nverifier = "github"\nroutes = [{ target = "x", lane = "b" }]',
+            {"GATEWAY_LANES_ORDER": "a"},
+            'has no lane "b", which gateway.toml: triggers.t.routes[0].lane names',
+        ),
+        (
+            '[schedules.s]\ncron = "@daily"\ntarget = "x"\nlane = "low"',
+            {"GATEWAY_LANES_ORDER": "default"},
+            'has no lane "low", which gateway.toml: schedules.s.lane names',
+        ),
         ('[lanes]\nmax_wait = { low = "1s" }', {"GATEWAY_LANES_ORDER": "a,b"}, "lanes.max_wait.low: no such lane"),
     ],
 )

@@ -79,7 +79,7 @@ def load(environ: Mapping[str, str], directory: Path, *, secrets_required: bool 
     _check_modules("imports", document.imports, source)
     over = overrides(environ, set(named_variables(table)))
     reader = _Reader(source, over, SecretSource(environ, directory, secrets_required))
-    return Settings(
+    settings = Settings(
         plugins=document.plugins,
         imports=tuple(dict.fromkeys((*document.imports, *imports(environ)))),
         plugins_only=plugins_only(environ),
@@ -98,6 +98,30 @@ def load(environ: Mapping[str, str], directory: Path, *, secrets_required: bool 
         directory=directory,
         secrets=reader.secrets,
     )
+    if "lanes.order" in settings.variables:
+        _check_lanes_kept(settings, document.lanes.get("order", LaneSettings().order))
+    return settings
+
+
+def _check_lanes_kept(settings: Settings, own: object) -> None:
+    """Raises ConfigError where a variable drops a lane of the file's `own`, and something in the file is in it."""
+    for place, lane in _lanes_named(settings):
+        if isinstance(own, list | tuple) and lane in own and lane not in settings.lanes.order:
+            there = ", ".join(settings.lanes.order)
+            raise ConfigError(
+                settings.place("lanes.order"), f'has no lane "{lane}", which {place} names; it has: {there}'
+            )
+
+
+def _lanes_named(settings: Settings) -> Iterator[tuple[str, str | None]]:
+    """The lanes that the file's tables are in, each with its place; a route's may be an expression."""
+    for target in settings.targets.values():
+        yield join_place(target.place, "lane"), target.lane
+    for trigger in settings.triggers.values():
+        for at, route in enumerate(trigger.routes):
+            yield join_place(trigger.place, f"routes[{at}].lane"), route.lane
+    for schedule in settings.schedules.values():
+        yield join_place(schedule.place, "lane"), schedule.body.lane
 
 
 @dataclass(frozen=True, slots=True)
