@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -27,6 +28,17 @@ def print_bytes(body: bytes) -> None:
 def print_json(value: Any) -> None:
     """A value as one line of JSON."""
     print_bytes(msgspec.json.encode(value))
+
+
+def print_answer(body: bytes) -> None:
+    """Whatever somebody answered: JSON as JSON, laid out in lines, else text, in which nothing steers a terminal."""
+    try:
+        text = msgspec.json.format(body, indent=2).decode()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        print("\n".join(map(printable, body.decode(errors="replace").splitlines())))
+        return
+    # in JSON only a text can hold one, and has a way to write it
+    print("".join(each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text))
 
 
 def print_table(names: Sequence[str], rows: Iterable[Sequence[object]], *, whole: int = 0) -> None:

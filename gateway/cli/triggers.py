@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from gateway.cli.environment import load_settings, with_store
-from gateway.cli.printing import print_facts, print_table
+from gateway.cli.printing import print_answer, print_facts, print_table, printable
 from gateway.cli.reading import read_object
 from gateway.cli.session import Session, speaks
 from gateway.client.answers import DeliverySummary, Triggers
@@ -121,8 +121,8 @@ def send_delivery(
         raise ConfigError(f"trigger {name}", f"{kind} alone can sign this: what is configured is its public key")
     base = (to or _here(settings)).rstrip("/").removesuffix(f"/hooks/{name}")
     answer = _send(f"{base}/hooks/{name}", signed)
-    print(f"{answer.status_code} {answer.reason_phrase}", file=sys.stderr)
-    print(answer.text)
+    print(f"{answer.status_code} {printable(answer.reason_phrase)}", file=sys.stderr)
+    print_answer(answer.content)
     if answer.is_success and (open_end := _left_open(answer, name)):
         print(open_end, file=sys.stderr)
     if not answer.is_success:

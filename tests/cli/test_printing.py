@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import msgspec
 import pytest
 
 from gateway.cli.jobs import print_jobs, print_record
-from gateway.cli.printing import print_table
+from gateway.cli.printing import print_answer, print_table
 from gateway.client.answers import JobRecord, JobSummary
 
 DEAD = {
@@ -43,6 +45,17 @@ def test_record_shows_data_that_is_empty_and_no_other_empty_fact(
     shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert (shown["payload"], shown["result"]) == (empty, empty)
     assert "tags" not in shown
+
+
+def test_answer_steers_no_terminal_and_json_is_laid_out(capsys: pytest.CaptureFixture[str]) -> None:
+    given = '{"n":9007199254740993,"x":1.0,"t":"\x9b2J\u202e\U000e0001é","l":"\\u001b[2J"}'
+    print_answer(given.encode())
+    shown = capsys.readouterr().out
+    assert json.loads(shown) == json.loads(given)
+    assert all(each.isprintable() for line in shown.splitlines() for each in line)
+    assert shown.startswith('{\n  "n": 9007199254740993,\n  "x": 1.0,\n')
+    print_answer(b"<p>\x1b[2J\r\n\xff</p>\n")
+    assert capsys.readouterr().out == "<p>\\x1b[2J\n\ufffd</p>\n"
 
 
 def test_reason_of_a_dead_job_stays_in_one_piece(
