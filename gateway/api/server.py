@@ -41,6 +41,10 @@ GRACE_S = 10
 FORCED_STOP_S = 0.5
 BACKLOG = 2048
 
+WORKER_SILENT_S = 60
+"""A worker that answers its manager for so long no more is replaced. It answers once its program is loaded, which takes
+a busy machine a while: uvicorn's own 5 s killed some at their start, and their heirs again."""
+
 _WORKER_APP = "gateway.api.server:worker_app"
 _MANAGER_PID = "GATEWAY_SUPERVISOR_PID"
 """Tells a worker whose it is; the name that our supervisor uses too, so that settings let it pass."""
@@ -208,6 +212,7 @@ def uvicorn_config(app: Any, **more: Any) -> uvicorn.Config:
         "timeout_keep_alive": KEEP_ALIVE_S,
         "timeout_graceful_shutdown": GRACE_S,
         "backlog": BACKLOG,
+        "timeout_worker_healthcheck": WORKER_SILENT_S,
     }
     return uvicorn.Config(app, **(options | more))
 
