@@ -17,7 +17,7 @@ from redis.crc import key_slot
 from redis.retry import Retry
 
 from gateway.store.launch import server_binary
-from tests.servers import SLOTS, Server, free_ports
+from tests.servers import SLOTS, Server, ending_with_us, free_ports
 from tests.waiting import until_sync
 
 MASTER = "jobs"
@@ -48,7 +48,7 @@ class Sentinel:
     def start(self) -> None:
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
-                [str(server_binary()), str(self.directory / "sentinel.conf"), "--sentinel"],
+                ending_with_us([str(server_binary()), str(self.directory / "sentinel.conf"), "--sentinel"]),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

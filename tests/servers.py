@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from gateway.store.launch import server_binary
+from gateway.store.launch import server_binary, tied
 
 START_TIMEOUT_S = 15.0
 SLOTS = 16384
@@ -151,7 +152,7 @@ class Server:
             settings += ["--cluster-announce-ip", "127.0.0.1"]
         with self.log.open("wb") as output:
             self._process = subprocess.Popen(
-                [str(self._binary), *settings, *self.extra],
+                ending_with_us([str(self._binary), *settings, *self.extra]),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -181,6 +182,12 @@ class Server:
         if facts.get("cluster_slots_assigned") == "0":
             client.execute_command("CLUSTER ADDSLOTSRANGE", 0, SLOTS - 1)
         return facts.get("cluster_state") == "ok"
+
+
+def ending_with_us(argv: Sequence[str]) -> list[str]:
+    """How to start a server so that a test run that is killed leaves none behind. It ends with the thread that starts
+    it, so one that another thread brings back, perhaps for later tests too, is left as it is."""
+    return tied(argv) if threading.current_thread() is threading.main_thread() else [*argv]
 
 
 def free_ports() -> tuple[int, int]:

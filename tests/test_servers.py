@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import redis
 
+from tests.documents import ROOT
 from tests.servers import SLOTS, Server
+from tests.waiting import until_sync
 
 
 def test_the_shared_server_answers_on_its_url(valkey_server: Server, namespace: str) -> None:
@@ -41,6 +51,28 @@ def test_a_suspended_server_keeps_silent_until_it_is_resumed() -> None:
         server.resume()
         with server.client() as patient:
             assert patient.ping()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can see to that")
+def test_a_server_ends_with_a_run_that_is_killed() -> None:
+    program = (
+        "from tests.servers import Server; server = Server(); server.start(); "
+        "print(server.pid, server.directory, flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stdout is not None
+        pid, directory = run.stdout.readline().split()
+        command = Path(f"/proc/{pid}/cmdline")
+        try:
+            assert b"valkey-server" in command.read_bytes()
+            run.kill()
+            until_sync(lambda: not command.exists() or not command.read_bytes())  # gone, or init's to wait for
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+            shutil.rmtree(directory)
 
 
 def test_a_closed_server_leaves_nothing_behind() -> None:

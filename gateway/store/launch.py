@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -61,13 +62,11 @@ def launch(folder: DataFolder, socket: Path, *, lock_fd: int, temporary: bool = 
     binary = server_binary()
     argv = [str(binary), "--dir", str(folder.path), "--unixsocket", str(socket)]
     argv += ["--pidfile", str(folder.pid_file), "--logfile", str(folder.log), *_SETTINGS]
-    if temporary and sys.platform == "linux":
-        argv = [sys.executable, "-I", "-S", "-c", _TIE, str(os.getpid()), *argv]
     folder.rotate_log()
     try:
         with folder.log.open("ab") as output:
             return subprocess.Popen(  # noqa: S603  no shell, and no argument from outside
-                argv,
+                tied(argv) if temporary else argv,
                 cwd=folder.path,
                 env=ENVIRONMENT,
                 stdin=subprocess.DEVNULL,
@@ -79,6 +78,13 @@ def launch(folder: DataFolder, socket: Path, *, lock_fd: int, temporary: bool = 
             )
     except OSError as exc:
         raise ConfigError(str(exc.filename or binary), f"the server cannot be started: {exc.strerror}") from exc
+
+
+def tied(argv: Sequence[str]) -> list[str]:
+    """How to start a program by its path so that it ends with the thread that starts it; only Linux can see to that."""
+    if sys.platform != "linux":
+        return [*argv]
+    return [sys.executable, "-I", "-S", "-c", _TIE, str(os.getpid()), *argv]
 
 
 def exit_message(folder: DataFolder, code: int) -> str:
