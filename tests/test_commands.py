@@ -113,10 +113,18 @@ def test_plugins_fit_a_terminal_and_are_not_cut(tmp_path: Path) -> None:
     (tmp_path / "gateway.toml").write_text('plugins = ["listener"]')
     shown = gateway(tmp_path, "plugins").stdout
     assert max(map(len, shown.splitlines())) <= 80
-    rows = [re.split(r"\s*│\s*", line.strip("│ ")) for line in shown.splitlines() if line.startswith("│")]
+    rows = [re.split(r"\s{2,}", line.strip()) for line in shown.splitlines() if line.strip()]
     assert ["executors.command", "built-in", __version__, "executor command"] in rows
     assert [(row[0], row[-1]) for row in rows][-1] == ("listener", "hooks retry_delay, job_event")
     assert "register_" not in shown
+
+
+def test_fault_of_a_plugin_is_shown_as_it_is_and_steers_no_terminal(tmp_path: Path) -> None:
+    (tmp_path / "listener.py").write_text('raise RuntimeError("no [egress] \\x1b[2J")')
+    (tmp_path / "gateway.toml").write_text('plugins = ["listener"]')
+    done = gateway(tmp_path, "plugins")
+    assert done.code == os.EX_CONFIG
+    assert "no [egress] \\x1b[2J" in " ".join(done.stdout.split())
 
 
 async def test_schedules_fit_a_terminal_and_are_not_cut(tmp_path: Path, valkey_server: Server, namespace: str) -> None:

@@ -9,12 +9,11 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Column, Table
 
 from gateway import PLUGIN_API, __version__
 from gateway.cli import plugin_project
 from gateway.cli.environment import load_settings
+from gateway.cli.printing import print_table
 from gateway.errors import PluginError
 from gateway.registry import LoadedPlugin, survey
 
@@ -38,12 +37,11 @@ def plugins(context: typer.Context, as_json: AsJson = False) -> None:
         listing = [asdict(plugin) for plugin in loaded]
         print(json.dumps({"plugin_api": PLUGIN_API, "plugins": listing, "failed": failed}))
     else:
-        table = Table(*(Column(name, overflow="fold") for name in ("plugin", "from", "version", "brings")))
-        for plugin in loaded:
-            table.add_row(plugin.name, plugin.source, plugin.version, "\n".join(_brings(plugin)))
-        for fault in faults:
-            table.add_row(_name_of(fault), "failed", "", fault.detail)
-        Console().print(table)
+        rows: list[tuple[object, ...]] = [
+            (plugin.name, plugin.source, plugin.version, tuple(_brings(plugin))) for plugin in loaded
+        ]
+        rows += [(_name_of(fault), "failed", "", fault.detail) for fault in faults]
+        print_table(("plugin", "from", "version", "brings"), rows)
     if faults:
         raise typer.Exit(os.EX_CONFIG)
 
