@@ -80,7 +80,7 @@ def deliveries(
     limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
 ) -> None:
     """Lists a trigger's last deliveries, the newest first, with what became of them."""
-    session.list(calls.list_deliveries(name, min(limit, 100), verdict), limit, _print_deliveries)
+    session.list(calls.list_deliveries(name, min(limit, 100), verdict), limit, print_deliveries)
 
 
 @app.command()
@@ -145,15 +145,16 @@ def _print_all(found: Triggers) -> None:
     print_table(("name", "verifier", "source", "routes", "fault"), rows)
 
 
-def _print_deliveries(found: list[DeliverySummary], more: bool) -> None:
+def print_deliveries(found: list[DeliverySummary], more: bool) -> None:
+    """Deliveries as a table."""
     print_table(("id", "at", "verdict", "event or reason", "jobs"), map(_row, found))
     if more:
         print("there are more; --limit shows them")
 
 
 def _row(each: DeliverySummary) -> tuple[object, ...]:
-    verdict = (each.verdict, f"of {each.replay_of}") if each.replay_of else each.verdict
-    return each.id, each.at, verdict, each.event or each.reason, len(each.jobs)
+    lines = (each.event or each.reason, each.replay_of and f"of {each.replay_of}")
+    return each.id, each.at, each.verdict, tuple(filter(None, lines)), len(each.jobs)
 
 
 def _no_trigger(name: str, settings: Settings) -> NotFound:

@@ -9,7 +9,8 @@ import pytest
 
 from gateway.cli.jobs import print_jobs, print_record
 from gateway.cli.printing import print_answer, print_table
-from gateway.client.answers import JobRecord, JobSummary
+from gateway.cli.triggers import print_deliveries
+from gateway.client.answers import DeliverySummary, JobRecord, JobSummary
 
 DEAD = {
     "job_id": "01a22780-5329-7d03-8458-4c0287d2a700",
@@ -56,6 +57,29 @@ def test_answer_steers_no_terminal_and_json_is_laid_out(capsys: pytest.CaptureFi
     assert shown.startswith('{\n  "n": 9007199254740993,\n  "x": 1.0,\n')
     print_answer(b"<p>\x1b[2J\r\n\xff</p>\n")
     assert capsys.readouterr().out == "<p>\\x1b[2J\n\ufffd</p>\n"
+
+
+def test_replay_is_told_with_its_delivery_in_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    replayed = {
+        "id": "r1796064675755-0",
+        "at": "2026-11-30T18:51:15Z",
+        "verdict": "replayed",
+        "method": "POST",
+        "path": "/hooks/github",
+        "bytes": 12,
+        "jobs": [],
+        "event": "push",
+        "replay_of": "1796064651353-0",
+    }
+    print_deliveries([msgspec.convert(replayed, DeliverySummary)], False)
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert lines[2:] == [
+        " r1796064675755-0  2026-11-30 18:51:15Z  replayed  push                0",
+        "                                                   of 1796064651353-0",
+    ]
 
 
 def test_reason_of_a_dead_job_stays_in_one_piece(
