@@ -15,22 +15,23 @@
 --   ~T is in the lane, at the least of heads  <=>  the ring is not empty and the target is not blocked
 -- Whatever unblocks a node (a settle, a timer, resume, another limit) evaluates it whole, so no wake-up can be lost.
 
-local changed_queues -- key node -> set of lanes; nil: none
+local changed_queues -- key node -> its lanes, and of each: has it given a job, so that its next turn is a later one? Nil: none
 local added -- while the places of many keys are made right: by ZSET, what is to go in
 at_begin(function() changed_queues, added = nil, nil end)
 
-local function queue_changed(node, lane)
+local function queue_changed(node, lane, served)
   changed_queues = changed_queues or {}
   local lanes_of = changed_queues[node.path]
   if not lanes_of then lanes_of = {}; changed_queues[node.path] = lanes_of end
-  lanes_of[lane] = true
+  lanes_of[lane] = served or lanes_of[lane] or false
   touch_key(node)
   touch_target(node.target)
 end
 
-local function lane_changed(target, lane)
+-- `rank`: the least of heads, where that has just been read.
+local function lane_changed(target, lane, rank)
   if not target.changed then target.changed = {} end
-  target.changed[lane] = true
+  target.changed[lane] = rank or false
   touch_target(target)
 end
 
@@ -119,7 +120,7 @@ local function list_queue(k, lane, listed, filled)
 end
 
 -- Puts a key in, or takes it out of, its target's ring and heads in one lane.
-local function place_key(k, lane, blocked)
+local function place_key(k, lane, blocked, served)
   local t = k.target
   local path = lane .. ':' .. t.name
   local ring, heads = P .. 'ring:' .. path, P .. 'heads:' .. path
@@ -135,8 +136,8 @@ local function place_key(k, lane, blocked)
     return
   end
   local class = class_of(head[2])
-  local now_at = call('ZSCORE', ring, k.name)
-  list_queue(k, lane, listed or k.free and now_at, true)
+  local now_at = not served and call('ZSCORE', ring, k.name)
+  list_queue(k, lane, listed or k.free and (served or now_at), true)
   if not now_at or class_of(now_at) ~= class then
     -- new, or its head is of another class now: at the back of that class
     t.turn = t.turn + 1
@@ -153,10 +154,10 @@ local function settle_key(k)
   if (blocked and 1 or 0) ~= k.blocked then
     k.blocked = blocked and 1 or 0
     lanes_of = lanes_of or {}
-    for lane in string.gmatch(k.lanes, '[^,]+') do lanes_of[lane] = true end
+    for lane in string.gmatch(k.lanes, '[^,]+') do lanes_of[lane] = lanes_of[lane] or false end
   end
-  for lane in pairs(lanes_of or {}) do
-    place_key(k, lane, blocked)
+  for lane, served in pairs(lanes_of or NONE) do
+    place_key(k, lane, blocked, served)
     lane_changed(k.target, lane)
   end
   if changed_queues then changed_queues[k.path] = nil end
@@ -168,10 +169,10 @@ local function restore_target(t)
     t.blocked = blocked and 1 or 0
     for i = 1, #LANES do lane_changed(t, LANES[i]) end
   end
-  for lane in pairs(t.changed or {}) do
-    local first = not blocked and call('ZRANGE', P .. 'heads:' .. lane .. ':' .. t.name, 0, 0, 'WITHSCORES') or {}
-    if first[1] then
-      call('ZADD', P .. 'lane:' .. lane, first[2], '~' .. t.name)
+  for lane, known in pairs(t.changed or NONE) do
+    local rank = not blocked and (known or call('ZRANGE', P .. 'heads:' .. lane .. ':' .. t.name, 0, 0, 'WITHSCORES')[2])
+    if rank then
+      call('ZADD', P .. 'lane:' .. lane, rank, '~' .. t.name)
       add_lane_to(t, lane)
       woken = true
     elseif has_lane(t, lane) then

@@ -14,8 +14,8 @@ local function room(lane)
   return it
 end
 
-local arriving -- the key of a lane or of a flow's queue -> flat list of `n` ranks and ids
-local arrivals -- of targets with flows, by lane: what comes for keys that are never blocked; nil: nothing
+local arriving -- the key of a lane -> flat list of `n` ranks and ids
+local arrivals -- what comes for targets with flows; nil: nothing
 local arriving_due -- nil: nothing
 local bodies, bodies_n -- keys and values, and how many of both
 local used -- terms under which jobs were accepted; nil: there were none, and the other lists are of before
@@ -39,17 +39,18 @@ local function renew(terms)
   local run_at = delay > 0 and now_ms + delay or terms.run_at
   terms.now = (expires > 0 and text(now_ms + expires) or '') .. terms.told .. NOW .. (run_at and '|' .. text(run_at) .. '|' or '||')
   terms.room, terms.due, terms.n, terms.thousands = room(terms.lane), now_us + delay * 1000, 0, false
-  terms.list, terms.lists = nil, nil -- where its jobs come to wait, once that is known: the lane's, or by key
+  terms.list, terms.arrival = nil, nil -- where its jobs come to wait, once that is known: in a lane, or in flows
   return terms
 end
 
--- What comes for a target's keys that are never blocked: lists by key, and all of them.
+-- What comes for a target with flows in a lane: its `keys` in turn, and of each the rank and id of its first job, and a list
+-- of all where there are more. `mixed`: under several terms, so that a later rank may be the less one.
 local function arrival_of(t, lane)
   local by_lane = t.arrivals
   if not by_lane then by_lane = {}; t.arrivals = by_lane end
   local it = by_lane[lane]
   if not it then
-    it = { t = t, lane = lane, queues = P .. 'flow:' .. lane .. ':' .. t.name .. ':', by_key = {}, lists = {} }
+    it = { t = t, lane = lane, n = 0, numbers = {}, keys = {}, ranks = {}, ids = {}, lists = {}, terms = nil, mixed = false }
     by_lane[lane] = it
     arrivals = arrivals or {}
     arrivals[#arrivals + 1] = it
@@ -62,40 +63,42 @@ local function append(list, rank, id)
   list[n + 1], list[n + 2], list.n = rank, id, n + 2
 end
 
--- Where jobs under these terms and with this key come to wait, this one among them.
-local function list_job(terms, key, rank, id)
+-- Adds a job to these; the list of those with its key, if there are several.
+local function arrive(it, key, rank, id)
+  local at = it.numbers[key]
+  if not at then
+    at = it.n + 1
+    it.n, it.numbers[key], it.keys[at], it.ranks[at], it.ids[at] = at, at, key, rank, id
+    return nil
+  end
+  local list = it.lists[at]
+  if list then
+    append(list, rank, id)
+  else
+    list = { it.ranks[at], it.ids[at], rank, id, n = 4, head = nil }
+    it.lists[at] = list
+  end
+  return list
+end
+
+-- Finds where jobs under these terms come to wait, and lists the first of them.
+local function list_first(terms, key, rank, id)
   local t = target_node(terms.target)
-  local it = t and (key == '' or t.bare == 1) and arrival_of(t, terms.lane)
-  local list
-  if it then
-    list = it.by_key[key]
-    if list then
-      append(list, rank, id)
-      -- under the same terms a later one's rank is the greater one
-      if tonumber(rank) < tonumber(list.least) then list.least = rank end
-    else
-      list = { rank, id, n = 2, key = key, least = rank }
-      it.by_key[key] = list
-      it.lists[#it.lists + 1] = list
-    end
-  else
-    local k = t and key_node(t, key)
-    local place = k and queue_of(terms.lane, k) or P .. 'lane:' .. terms.lane
-    list = arriving[place]
-    if list then
-      append(list, rank, id)
-    else
-      list = { rank, id, n = 2 }
-      arriving[place] = list
-      if k then queue_changed(k, terms.lane) end
-    end
+  if t then
+    local it = arrival_of(t, terms.lane)
+    it.mixed, it.terms, terms.arrival = it.terms ~= nil, terms, it
+    arrive(it, key, rank, id)
+    return
   end
-  if not t then
-    terms.list = list
+  local place = P .. 'lane:' .. terms.lane
+  local list = arriving[place]
+  if list then
+    append(list, rank, id)
   else
-    terms.lists = terms.lists or {}
-    terms.lists[key] = list
+    list = { rank, id, n = 2 }
+    arriving[place] = list
   end
+  terms.list = list
 end
 
 local LAST_DIGITS = {} -- of ranks, as texts, made as they are needed: whatever makes a text of a number takes its time
@@ -137,12 +140,12 @@ local function accept(seq, id, name, terms, key, body)
     return 'scheduled'
   end
   terms.room.left = terms.room.left - 1
-  local list = terms.list or terms.lists and terms.lists[key]
-  if list then
-    local n = list.n
-    list[n + 1], list[n + 2], list.n = rank, id, n + 2
+  if terms.list then
+    append(terms.list, rank, id)
+  elseif terms.arrival then
+    arrive(terms.arrival, key, rank, id)
   else
-    list_job(terms, key, rank, id)
+    list_first(terms, key, rank, id)
   end
   return 'pending'
 end
@@ -151,30 +154,46 @@ end
 -- before and have no idempotency key: the number of the first that is not made so. Of each job there are in turn `width`
 -- values: id, key, idempotency hash, its fingerprint, body, and which of the terms; `there` are those of the batch.
 local function accept_run(values, width, i, count, names, terms, seq, place, there)
-  local single, lists = terms.list, terms.lists
-  if i > count or followed or terms.delay > 0 or not (single or lists) then return i end
+  local single, flow = terms.list, terms.arrival
+  if i > count or followed or terms.delay > 0 or not (single or flow) then return i end
   local first, last = i, math.min(count, i + terms.room.left - 1)
   local keyless, keyed = terms.keyless .. terms.now .. '|', terms.keyed .. terms.now
   local at, b, n = width * (i - 1), bodies_n, single and single.n
+  local numbers, lists, pure = flow and flow.numbers, flow and flow.lists, flow and not flow.mixed
   local own = values[at]
   while i <= last do
     local id, key = values[at + 1], values[at + 2]
     if values[at + 6] ~= own or values[at + 3] ~= '' or there[id] or sub(id, 35, 36) ~= place then break end
     local rank = rank_of(terms, seq + i)
-    bodies[b + 1], bodies[b + 2] = names[i], (key == '' and keyless or keyed .. key .. '|') .. rank .. '\n' .. values[at + 5]
-    there[id] = 'pending'
+    local text
     if single then
       single[n + 1], single[n + 2] = rank, id
       n = n + 2
+      text = (key == '' and keyless or keyed .. key .. '|') .. rank .. '\n' .. values[at + 5]
     else
-      local list = lists[key]
+      local number = numbers[key]
+      local list = number and lists[number]
       if list then
         local m = list.n
         list[m + 1], list[m + 2], list.n = rank, id, m + 2
       else
-        list_job(terms, key, rank, id)
+        list = arrive(flow, key, rank, id)
+      end
+      if list and pure then
+        local head = list.head
+        if not head then
+          head = key == '' and keyless or keyed .. key .. '|'
+          list.head = head
+        end
+        text = head .. rank .. '\n' .. values[at + 5]
+      elseif key == '' then
+        text = keyless .. rank .. '\n' .. values[at + 5]
+      else
+        text = keyed .. key .. '|' .. rank .. '\n' .. values[at + 5]
       end
     end
+    bodies[b + 1], bodies[b + 2] = names[i], text
+    there[id] = 'pending'
     b, at, i = b + 2, at + width, i + 1
   end
   if single then single.n = n end
@@ -182,38 +201,63 @@ local function accept_run(values, width, i, count, names, terms, seq, place, the
   return i
 end
 
--- Puts jobs into queues of keys that are never blocked, and these into ring, heads and listing where what came is their
--- first job: one that is in heads has older ones, or of a better rank.
-local function place_arrivals(it)
-  local t, lists, queues = it.t, it.lists, it.queues
-  local names = {}
-  for i = 1, #lists do
-    local list = lists[i]
-    names[i] = list.key
-    if list.n == 2 then call('ZADD', queues .. list.key, list[1], list[2]) else call_many('ZADD', queues .. list.key, list) end
+-- The least rank of those that came for the key of that number.
+local function least_of(it, number)
+  local least, list = it.ranks[number], it.mixed and it.lists[number] or NONE
+  for i = 1, #list, 2 do
+    if tonumber(list[i]) < tonumber(least) then least = list[i] end
   end
+  return least
+end
+
+-- Puts keys that are never blocked into ring, heads and listing, those from one number to another, where what came is their
+-- first job: one that is in heads has older ones, or of a better rank.
+local function place_free(it, from, to)
+  local t, keys, mixed = it.t, it.keys, it.mixed
   local path = it.lane .. ':' .. t.name
-  local ring, heads, listed = {}, {}, {}
-  for first = 1, #names, CHUNK do
-    local found = call('ZMSCORE', P .. 'heads:' .. path, unpack(names, first, math.min(first + CHUNK - 1, #names)))
+  local ring, heads, listed, n, over, turn = {}, {}, {}, 0, 0, t.turn
+  for first = from, to, CHUNK do
+    local found = call('ZMSCORE', P .. 'heads:' .. path, unpack(keys, first, math.min(first + CHUNK - 1, to)))
     for i = 1, #found do
-      local key, least, head = names[first + i - 1], lists[first + i - 1].least, found[i]
+      local key, head = keys[first + i - 1], found[i]
+      local least = mixed and least_of(it, first + i - 1) or it.ranks[first + i - 1]
       if not head or tonumber(least) < tonumber(head) then
-        heads[#heads + 1], heads[#heads + 2] = least, key
-        local class = class_of(least)
-        if not head or class_of(head) ~= class then
-          t.turn = t.turn + 1
-          ring[#ring + 1], ring[#ring + 2] = class * SPAN + t.turn, key
+        heads[n + 1], heads[n + 2] = least, key
+        n = n + 2
+        local class = mixed and class_of(least) * SPAN or it.terms.ranks
+        if not head or class_of(head) * SPAN ~= class then
+          turn = turn + 1
+          ring[over + 1], ring[over + 2] = class + turn, key
+          over = over + 2
         end
         if not head then listed[#listed + 1], listed[#listed + 2] = 0, t.name .. ':' .. key end
       end
     end
   end
+  if n == 0 then return end
+  t.turn = turn
   call_many('ZADD', P .. 'ring:' .. path, ring)
   call_many('ZADD', P .. 'heads:' .. path, heads)
   call_many('ZADD', P .. 'flows:' .. it.lane, listed)
-  t.arrivals = nil
   lane_changed(t, it.lane)
+end
+
+-- Puts what came into the queues of its keys.
+local function place_arrivals(it)
+  local t, keys, ranks, ids, lists = it.t, it.keys, it.ranks, it.ids, it.lists
+  local queues, bare = P .. 'flow:' .. it.lane .. ':' .. t.name .. ':', t.bare == 1
+  for i = 1, it.n do
+    local key, list = keys[i], lists[i]
+    local k = not bare and key ~= '' and key_node(t, key)
+    if list then call_many('ZADD', queues .. key, list) else call('ZADD', queues .. key, ranks[i], ids[i]) end
+    if k then queue_changed(k, it.lane) end
+  end
+  if bare then
+    place_free(it, 1, it.n)
+  elseif it.numbers[''] then
+    place_free(it, it.numbers[''], it.numbers[''])
+  end
+  t.arrivals = nil
 end
 
 -- Writes the bodies of jobs that are all new, if they are: false, and nothing is written, if one is there already.
@@ -245,7 +289,7 @@ local function place_accepted()
     else
       waiting(terms.lane, terms.target, terms.n)
     end
-    terms.n, terms.list, terms.lists, woken = 0, nil, nil, true
+    terms.n, terms.list, terms.arrival, woken = 0, nil, nil, true
   end
   arrivals, arriving_due, bodies_n, used = nil, nil, 0, nil
 end

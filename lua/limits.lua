@@ -25,43 +25,38 @@ at_begin(function()
   target_nodes, key_nodes, touched_targets, touched_keys, armed = {}, nil, nil, nil, false
 end)
 
-local function read_fields(node, names, values)
-  for i = 1, #names do
-    local name = names[i]
-    local value = values[name]
-    node[name] = TEXTS[name] and (value or '') or tonumber(value or 0)
+-- What a node is where nothing else is kept of it.
+local NODE = { __index = {} }
+for _, names in ipairs({ TARGET_STATE, TARGET_LIMITS, KEY_STATE }) do
+  for _, name in ipairs(names) do NODE.__index[name] = TEXTS[name] and '' or 0 end
+end
+local IS_LIMIT = {}
+for _, name in ipairs(TARGET_LIMITS) do IS_LIMIT[name] = true end
+
+-- Makes a node of what is kept of it, names and values in turn; `was` is its state, so that only what changes is written.
+local function fill(node, found)
+  local was = setmetatable({ running = 0 }, NODE)
+  for i = 1, #found, 2 do
+    local name, value = found[i], found[i + 1]
+    if not TEXTS[name] then value = tonumber(value) end
+    node[name] = value
+    if not IS_LIMIT[name] then was[name] = value end
   end
-end
-
--- A HASH by name; nil if there is none. Most targets have no flows and most keys no record, and then it is a good deal
--- cheaper than to ask for each field.
-local function read_hash(key)
-  local found = call('HGETALL', key)
-  if not found[1] then return nil end
-  local values = {}
-  for i = 1, #found, 2 do values[found[i]] = found[i + 1] end
-  return values
-end
-
-local function remember(node, names)
-  local was = {}
-  for i = 1, #names do was[names[i]] = node[names[i]] end
   node.was = was
+  return setmetatable(node, NODE)
 end
 
 -- The node of a target, or false if it has no flows.
 local function target_node(name)
   local node = target_nodes[name]
   if node == nil then
-    local values = not (may_flow and not may_flow[name]) and read_hash(P .. 'ft:' .. name)
-    node = false
-    if values and values.running then
-      node = { name = name }
-      read_fields(node, TARGET_STATE, values)
-      read_fields(node, TARGET_LIMITS, values)
-      remember(node, TARGET_STATE)
+    local found = not (may_flow and not may_flow[name]) and call('HGETALL', P .. 'ft:' .. name) or NONE
+    node = found[1] and fill({ name = name, changed = nil, running = false }, found)
+    if node and node.running then
       -- the clock of a failed-over server may lie behind the one that wrote this
       if node.interval > 0 then node.tat = math.min(node.tat, now_us + node.burst * node.interval) end
+    else
+      node = false
     end
     target_nodes[name] = node
   end
@@ -70,14 +65,12 @@ end
 
 -- A key that may be blocked, by its record.
 local function read_key(target, key, path)
-  local node = { name = key, target = target, path = path }
-  local values = read_hash(P .. 'fk:' .. path)
-  read_fields(node, KEY_STATE, values or NONE)
-  node.stored = values and true or false
+  local found = call('HGETALL', P .. 'fk:' .. path)
+  local stored = found[1] and true or false
+  local node = fill({ name = key, target = target, path = path, stored = stored, expiring = false }, found)
   node.expiring = node.running == 0 and node.held == '' and node.lanes == '' and node.timer == 0
-  remember(node, KEY_STATE)
   if target.key_interval > 0 then node.tat = math.min(node.tat, now_us + target.key_burst * target.key_interval) end
-  for i = 1, not values and target.bare == 2 and #LANES or 0 do
+  for i = 1, not stored and target.bare == 2 and #LANES or 0 do
     if call('EXISTS', P .. 'flow:' .. LANES[i] .. ':' .. path) == 1 then
       node.lanes = (node.lanes == '' and ',' or node.lanes) .. LANES[i] .. ','
     end
@@ -144,7 +137,9 @@ local function target_blocked(t)
   if t.paused > 0 or t.timer > 0 then return true end
   local concurrency = concurrency_of(t)
   if concurrency > 0 and t.running >= concurrency then return true end
-  local at = math.max(free_at(t, t.interval, t.burst, t.quota, t.window), t.open_until > now_us and t.open_until or 0)
+  local at, open_until = 0, t.open_until
+  if t.interval > 0 or t.quota > 0 then at = free_at(t, t.interval, t.burst, t.quota, t.window) end
+  if open_until > now_us and open_until > at then at = open_until end
   if at == 0 then return false end
   arm(t, t.name, at)
   touch_target(t)
@@ -157,6 +152,7 @@ local function key_blocked(k)
   if k.held ~= '' or k.timer > 0 then return true end
   local concurrency = t.ordered == 1 and 1 or t.key_concurrency
   if concurrency > 0 and k.running >= concurrency then return true end
+  if t.key_interval == 0 and t.key_quota == 0 then return false end
   local at = free_at(k, t.key_interval, t.key_burst, t.key_quota, t.key_window)
   if at == 0 then return false end
   arm(k, k.path, at)
@@ -249,6 +245,6 @@ local function write_key(k)
   elseif k.stored then
     call('DEL', key)
     k.stored = false
-    for i = 1, #KEY_STATE do k.was[KEY_STATE[i]] = TEXTS[KEY_STATE[i]] and '' or 0 end
+    k.was = setmetatable({}, NODE)
   end
 end

@@ -139,11 +139,9 @@ local function end_ring(t, lane, served, most)
   lane_changed(t, lane)
 end
 
--- Turns of a target that has the rest of the lane for itself: of its keys in the ring's order, a job each, until no more
+-- Turns of a target that has the rest of the lane for itself: of these keys in the ring's order, a job each, until no more
 -- may run or something happens that the ring does not tell of.
-local function serve_ring(t, lane)
-  local most = allowance(t)
-  local in_ring = call('ZRANGE', P .. 'ring:' .. lane .. ':' .. t.name, 0, most - 1, 'WITHSCORES')
+local function serve_ring(t, lane, in_ring, most)
   local ring, served = read_ring(t, lane, in_ring, most), {}
   ring.whole = #in_ring < 2 * most
   local head = 'k|' .. t.name .. '|' .. lane .. '|'
@@ -178,18 +176,24 @@ end
 local function serve_target(t, lane, limit)
   budget = budget - 1
   if passed_over[t.name] or target_blocked(t) then return nil end
-  local ring = call('ZRANGE', P .. 'ring:' .. lane .. ':' .. t.name, 0, 1)
+  local many = limit == '+inf' and t.earlier == 0 and allowance(t)
+  local path = lane .. ':' .. t.name
+  local ring
+  if many then
+    ring = call('ZRANGE', P .. 'ring:' .. path, 0, math.max(2, many) - 1, 'WITHSCORES')
+  else
+    ring = call('ZRANGE', P .. 'ring:' .. path, 0, 1)
+  end
   if #ring == 0 then return nil end
-  if #ring == 1 then
+  if #ring == (many and 2 or 1) then
     serve_alone(t, lane, ring[1], limit)
-  elseif limit == '+inf' and t.earlier == 0 then
-    serve_ring(t, lane)
+  elseif many then
+    serve_ring(t, lane, ring, many)
   else
     local name = next_key(t, lane, ring)
     if news then return nil end
     serve_key(t, lane, name)
   end
   if passed_over[t.name] or target_blocked(t) then return nil end
-  local rank = call('ZRANGE', P .. 'heads:' .. lane .. ':' .. t.name, 0, 0, 'WITHSCORES')[2]
-  return rank and tonumber(rank)
+  return call('ZRANGE', P .. 'heads:' .. path, 0, 0, 'WITHSCORES')[2]
 end

@@ -59,6 +59,9 @@ local function read_terms()
   return terms_made
 end
 
+local SOUND_MOST = 1000
+local sound, sound_n = {}, 0 -- keys that were found to be as they must be, in calls before too; how many
+
 -- Is every value of the jobs what it is to be? The error if one is not. A body that is an argument comes to its place.
 local function fault_of(values, count, terms)
   local at = 0
@@ -70,13 +73,17 @@ local function fault_of(values, count, terms)
       values[at + 5] = body
     end
     if type(values[at + 1]) ~= 'string' or type(body) ~= 'string' or not own
-        or key ~= '' and type(key) ~= 'string' or fingerprint ~= '' and type(fingerprint) ~= 'string'
+        or key ~= '' and not sound[key] and type(key) ~= 'string' or fingerprint ~= '' and type(fingerprint) ~= 'string'
         or hash ~= '' and (type(hash) ~= 'string' or own.window < 1) then
       return redis.error_reply('ERR submit: a value of job ' .. i .. ' has the wrong type, or it has no such terms')
     end
     at = at + JOB
-    if key ~= '' and find(key, '\n', 1, true) then
-      return redis.error_reply('ERR submit: the key of job ' .. i .. ' holds what would end it')
+    if key ~= '' and not sound[key] then
+      if find(key, '\n', 1, true) then
+        return redis.error_reply('ERR submit: the key of job ' .. i .. ' holds what would end it')
+      end
+      if sound_n == SOUND_MOST then sound, sound_n = {}, 0 end
+      sound[key], sound_n = true, sound_n + 1
     end
   end
 end

@@ -73,7 +73,8 @@ local function serve_alone(t, lane, name, limit)
   if not k.free then
     most = left_of(k, most, t.ordered == 1 and 1 or t.key_concurrency, t.key_interval, t.key_burst, t.key_quota)
   end
-  local queued = blocked and {} or call('ZRANGE', queue, '-inf', limit, 'BYSCORE', 'LIMIT', 0, most)
+  local queued = blocked and NONE or limit == '+inf' and call('ZRANGE', queue, 0, most - 1)
+    or call('ZRANGE', queue, '-inf', limit, 'BYSCORE', 'LIMIT', 0, most)
   local own, found = fetch(queued, #queued)
   local before, at = taken_n, 1
   while at <= #queued and budget > 0 and not news do
@@ -93,11 +94,8 @@ local function serve_alone(t, lane, name, limit)
     end
   end
   if at > 1 then call('ZREMRANGEBYRANK', queue, 0, at - 2) end
-  if taken_n > before and not k.keyless then
-    -- and is placed anew, since its next turn comes after those of the keys that wait by then
-    call('ZREM', P .. 'ring:' .. lane .. ':' .. t.name, k.name)
-  end
-  queue_changed(k, lane)
+  -- its next turn comes after those of the keys that wait by then
+  queue_changed(k, lane, taken_n > before and not k.keyless)
   settle_key(k)
 end
 
@@ -117,10 +115,6 @@ local function serve_key(t, lane, name)
     end
     call('ZREM', queue, head[1])
   end
-  if verdict == 'taken' then
-    -- and is placed anew, at the back
-    call('ZREM', P .. 'ring:' .. lane .. ':' .. t.name, name)
-  end
-  queue_changed(k, lane)
+  queue_changed(k, lane, verdict == 'taken')
   settle_key(k)
 end

@@ -16,14 +16,16 @@ do
     return rank and tonumber(rank)
   end
 
+  local referring = {} -- lane -> were there references when it was last looked at?
+
   -- What a reference of a lane stands for: its rank afterwards; nil if there is no more now, and then whether it stays.
   local function serve_reference(member, lane, limit)
     if member == SUSPECTS then return serve_suspect(lane) end
     local t = target_node(string.sub(member, 2))
     if not t then return nil, true end
     local rank = serve_target(t, lane, limit)
-    lane_changed(t, lane)
-    return rank, passed_over[t.name]
+    lane_changed(t, lane, rank)
+    return rank and tonumber(rank), passed_over[t.name]
   end
 
   local byte = string.byte
@@ -37,14 +39,22 @@ do
 
   -- Some entries of a lane by rank, from the `first` on; `whole`: there are no more. Without `ranks` all of them are jobs.
   local function window_of(lane, first, size)
-    local found = call('ZRANGE', P .. 'lane:' .. lane, first, first + size - 1)
-    -- ranks matter to references alone, and cost more than the rest
-    if are_plain(found) then return { members = found, at = 1, whole = #found < size } end
-    found = call('ZRANGE', P .. 'lane:' .. lane, first, first + size - 1, 'WITHSCORES')
-    local members, ranks = {}, {}
-    for i = 1, #found, 2 do
-      members[#members + 1] = found[i]
-      ranks[#ranks + 1] = tonumber(found[i + 1])
+    local place, last = P .. 'lane:' .. lane, first + size - 1
+    local members, ranks
+    if not referring[lane] then
+      -- ranks matter to references alone, and cost more than the rest
+      members = call('ZRANGE', place, first, last)
+      referring[lane] = not are_plain(members)
+    end
+    if referring[lane] then
+      local found = call('ZRANGE', place, first, last, 'WITHSCORES')
+      members, ranks = {}, {}
+      for i = 1, #found, 2 do
+        members[#members + 1] = found[i]
+        ranks[#ranks + 1] = tonumber(found[i + 1])
+      end
+      referring[lane] = not are_plain(members)
+      if not referring[lane] then ranks = nil end
     end
     return { members = members, ranks = ranks, at = 1, whole = #members < size }
   end
@@ -119,6 +129,7 @@ do
         if take(member, lane) == 'moved' then move_others(window, gone) end
       end
     end
+    left = window.at <= #members
     call_many('ZREM', P .. 'lane:' .. lane, gone)
     return kept
   end

@@ -46,8 +46,18 @@ MUTATIONS = (
     ),
     Mutation(
         "intake: a key that may be blocked is taken for one that may not",
-        "local it = t and (key == '' or t.bare == 1) and arrival_of(t, terms.lane)",
-        "local it = t and arrival_of(t, terms.lane)",
+        "    local k = not bare and key ~= '' and key_node(t, key)\n",
+        "    local k, bare = nil, true\n",
+    ),
+    Mutation(
+        "intake: a job under other terms is not looked at for the first of its key",
+        "it.mixed, it.terms, terms.arrival = it.terms ~= nil, terms, it",
+        "it.mixed, it.terms, terms.arrival = false, terms, it",
+    ),
+    Mutation(
+        "intake: what comes for a key that waits already leaves it where it is, and one that does not",
+        "  if n == 0 then return end\n  t.turn = turn",
+        "  if true then return end\n  t.turn = turn",
     ),
     Mutation(
         "intake: jobs of a run do not count as waiting",
@@ -66,7 +76,7 @@ MUTATIONS = (
     ),
     Mutation(
         "intake: a better first job of a key leaves it in its class",
-        "        if not head or class_of(head) ~= class then\n",
+        "        if not head or class_of(head) * SPAN ~= class then\n",
         "        if not head then\n",
     ),
     Mutation(
@@ -92,7 +102,7 @@ MUTATIONS = (
     ),
     Mutation(
         "keys: where a key waits when its target gains limits of keys is not seen",
-        "  for i = 1, not values and target.bare == 2 and #LANES or 0 do\n",
+        "  for i = 1, not stored and target.bare == 2 and #LANES or 0 do\n",
         "  for i = 1, 0 do\n",
     ),
     Mutation(
@@ -332,13 +342,13 @@ MUTATIONS = (
     ),
     Mutation(
         "claim: a key stays first in its ring",
-        "    call('ZREM', P .. 'ring:' .. lane .. ':' .. t.name, name)\n",
-        "",
+        "  queue_changed(k, lane, verdict == 'taken')\n",
+        "  queue_changed(k, lane)\n",
     ),
     Mutation(
         "claim: an expired job spends its key's turn",
-        "if verdict == 'taken' then\n    -- and is placed",
-        "if true then\n    -- and is placed",
+        "  queue_changed(k, lane, verdict == 'taken')\n",
+        "  queue_changed(k, lane, true)\n",
     ),
     Mutation(
         "claim: an expired job spends a token",
