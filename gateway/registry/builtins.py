@@ -26,16 +26,26 @@ BUILT_IN = {
 _HOME = Path(__file__).resolve().parent.parent
 
 
+def import_builtins(part: str, home: Path = _HOME) -> list[ModuleType]:
+    """The built-in modules of `executors` or `plugins`, as `import_builtin` gives each."""
+    folder = _folder(part, home)
+    package = _package(part, folder, home)
+    return [_module(f"{package}.{name}", folder.resolve()) for name in BUILT_IN[part]]
+
+
 def import_builtin(part: str, name: str, home: Path = _HOME) -> ModuleType:
     """The built-in module `name` of `executors` or `plugins`; PluginError if it is not the one beside `gateway`."""
     folder = _folder(part, home)
-    package = _package(part, folder, home)
+    return _module(f"{_package(part, folder, home)}.{name}", folder.resolve())
+
+
+def _module(name: str, folder: Path) -> ModuleType:
     try:
-        module = importlib.import_module(f"{package}.{name}")
+        module = importlib.import_module(name)
     except ImportError as exc:
-        raise PluginError(f"plugin {package}.{name}", f"cannot be imported: {exc}; reinstall event-gateway") from exc
-    if folder.resolve() not in Path(module.__file__ or "").resolve().parents:
-        raise PluginError(f"plugin {package}.{name}", f"lies at {module.__file__}, not in {folder}; rename that one")
+        raise PluginError(f"plugin {name}", f"cannot be imported: {exc}; reinstall event-gateway") from exc
+    if folder not in Path(module.__file__ or "").resolve().parents:
+        raise PluginError(f"plugin {name}", f"lies at {module.__file__}, not in {folder}; rename that one")
     return module
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from gateway.errors import ConfigError, PluginError
 from gateway.hooks import API_ATTRIBUTE, PLUGIN_API, PROJECT
-from gateway.registry.builtins import BUILT_IN, import_builtin
+from gateway.registry.builtins import BUILT_IN, import_builtins
 from gateway.settings import Settings, mend_name
 
 Refuse = Callable[[PluginError], None]
@@ -51,9 +51,9 @@ def discover(settings: Settings, refuse: Refuse = stop) -> list[Found]:
     """Every plugin to register, imported, built-in ones first; refuses one that cannot be imported, by its name."""
     version = _own_version()
     found = [
-        Found(f"{part}.{name}", "built-in", version, import_builtin(part, name))
+        Found(f"{part}.{name}", "built-in", version, module)
         for part, names in BUILT_IN.items()
-        for name in names
+        for name, module in zip(names, import_builtins(part), strict=True)
     ]
     for offer in _chosen([*_entry_points(refuse), *_modules(settings)], settings):
         try:
