@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import signal
 import sys
 import uuid
@@ -19,6 +21,22 @@ from tests.servers import Server
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # a shell starts what runs in its background so, and every program that a test stops by SIGINT would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# where it is forbidden, each of the hundreds of processes that tests start would compile the program anew
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def pytest_collection() -> None:
+    """Nothing that is collected becomes garbage, and much of the time went into looking for it."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Nor does it until the end, so that nobody looks through it again."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
