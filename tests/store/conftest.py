@@ -27,11 +27,10 @@ class Topology:
 
 @pytest.fixture(params=["one", "cluster"])
 def topology(request: pytest.FixtureRequest) -> Topology:
-    if request.param == "one":
-        server: Server = request.getfixturevalue("valkey_server")
-        return Topology(server.url, 1, 0)
-    cluster: Server = request.getfixturevalue("valkey_cluster")
-    return Topology(cluster.url, 4, 2)
+    server: Server = request.getfixturevalue("valkey_server" if request.param == "one" else "valkey_cluster")
+    with server.client() as client:
+        client.flushall(asynchronous=True)  # whoever looks for a namespace's keys looks through all that tests left
+    return Topology(server.url, 1, 0) if request.param == "one" else Topology(server.url, 4, 2)
 
 
 @pytest.fixture
