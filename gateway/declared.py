@@ -40,6 +40,8 @@ def target(
     The function itself stays as it is. The arguments are the keys of a target's table in `gateway.toml` and mean the
     same; `max_attempts` stands for the one of `retry`. What is wrong with them stops start-up and names the function.
     """
+    if not isinstance(name, str):
+        raise TypeError('@gateway.target takes the name first: @gateway.target("resize")')
     if max_attempts is not None:
         retry = {**(retry or {}), "max_attempts": max_attempts}
     given = {

@@ -86,6 +86,11 @@ def test_file_and_environment_both_name_modules_and_submodules_count(write: Writ
         ("import sys; sys.exit(3)", "", r"imports: declared_tasks: cannot be imported: SystemExit: 3"),
         ("def f(payload): ...", "", r"imports: declared_tasks: declares no target; mark its functions"),
         (
+            "import gateway\n@gateway.target\ndef f(payload): ...",
+            "",
+            r"imports: declared_tasks: cannot be imported: TypeError: @gateway.target takes the name first",
+        ),
+        (
             TASKS.replace('"30s"', '"soon"'),
             "",
             r"@gateway.target of declared_tasks:resize: timeout: not a duration: 'soon'",

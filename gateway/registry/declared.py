@@ -22,7 +22,7 @@ def with_declared(settings: Settings) -> Settings:
     for module in settings.imports:
         found = list(_targets(_import(module)))
         if not found:
-            raise ConfigError(_place(module), "declares no target; mark its functions with @gateway.target")
+            raise ConfigError(_place(module), 'declares no target; mark its functions with @gateway.target("name")')
         for place, declared in found:
             _add(targets, _read(place, declared))
     return msgspec.structs.replace(settings, targets=targets)
