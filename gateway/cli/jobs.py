@@ -11,7 +11,7 @@ import typer
 from gateway.cli.following import follow_all, follow_job
 from gateway.cli.naming import warn_of_unknown_target
 from gateway.cli.printing import print_facts, print_json, print_table
-from gateway.cli.reading import options_of, read_jobs, read_json, read_seconds
+from gateway.cli.reading import options_of, read_duration, read_jobs, read_json, read_seconds
 from gateway.cli.session import Session, speaks
 from gateway.cli.submitting import submit_all, submit_one
 from gateway.cli.waiting import ENDED_BADLY, wait_for
@@ -67,10 +67,10 @@ def submit(
         lane=lane,
         priority=priority,
         run_at=run_at,
-        delay=delay,
-        expires_in=expires_in,
+        delay=read_duration(delay),
+        expires_in=read_duration(expires_in),
         max_attempts=max_attempts,
-        timeout=timeout,
+        timeout=read_duration(timeout),
         retry=read_json(retry),
         key=key,
         idempotency_key=idempotency_key,

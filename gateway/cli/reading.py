@@ -53,12 +53,19 @@ def read_jobs(name: str) -> Iterator[JobBody]:
                 raise typer.BadParameter(f"{name}: line {at} is not a job: {error}") from error
 
 
+def read_duration(text: str | None) -> str | float | None:
+    """A duration of the command line as the API takes it, where seconds are a number."""
+    if text is not None and text.isascii() and text.replace(".", "", 1).isdigit():
+        return float(text)
+    return text
+
+
 def read_seconds(text: str | None, default_s: float) -> float:
     """A duration of the command line in seconds. Raises BadParameter."""
     if text is None:
         return default_s
     try:
-        return float(parse_duration(float(text) if text.isascii() and text.replace(".", "", 1).isdigit() else text))
+        return float(parse_duration(read_duration(text)))
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
 

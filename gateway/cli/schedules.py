@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from gateway.cli.printing import print_facts, print_table, printable
-from gateway.cli.reading import options_of, read_json
+from gateway.cli.reading import options_of, read_duration, read_json
 from gateway.cli.session import Session, speaks
 from gateway.client.answers import ScheduleRecord, ScheduleSummary
 from gateway.client.bodies import ScheduleBody
@@ -69,12 +69,12 @@ def put(
         lane=lane,
         priority=priority,
         key=key,
-        jitter=jitter,
+        jitter=read_duration(jitter),
         catch_up=catch_up,
         overlap=overlap,
         paused=paused or None,
         max_attempts=max_attempts,
-        timeout=timeout,
+        timeout=read_duration(timeout),
         tags=tag,
     )
     session.show(calls.put_schedule(name, body), _print)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from gateway.cli.reading import read_duration
 from gateway.cli.session import Session, speaks
 from gateway.client.answers import SigningKeys
 from gateway.client.calls import installation as calls
@@ -29,7 +30,7 @@ def rotate(
     overlap: Annotated[str | None, typer.Option(help="How long the old one signs as well; left out: 7d.")] = None,
 ) -> None:
     """Makes a new key, and prints the public keys, the new one first."""
-    session.signing().show(calls.rotate_signing_key(overlap), _print)
+    session.signing().show(calls.rotate_signing_key(read_duration(overlap)), _print)
 
 
 def _print(keys: SigningKeys) -> None:

@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from gateway.cli.printing import print_facts, print_json, print_table
-from gateway.cli.reading import read_json, read_object
+from gateway.cli.reading import read_duration, read_json, read_object
 from gateway.cli.session import Session, speaks
 from gateway.cli.waiting import ENDED_BADLY
 from gateway.client.answers import Probed, RetryShown, Targets, TargetShown
@@ -98,7 +98,7 @@ def rotate(
     overlap: Annotated[str | None, typer.Option(help="How long the old one signs as well; left out: 24h.")] = None,
 ) -> None:
     """Gives a registered target a new secret, and prints it; it cannot be shown again."""
-    session.show(calls.rotate_target(name, overlap=overlap), lambda made: print(made.secret))
+    session.show(calls.rotate_target(name, overlap=read_duration(overlap)), lambda made: print(made.secret))
 
 
 @app.command()

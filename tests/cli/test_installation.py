@@ -41,7 +41,7 @@ def test_lanes_are_listed_paused_and_resumed(shell: Shell) -> None:
 def test_schedule_lives_from_put_to_delete(shell: Shell) -> None:
     made = shell.json(
         *("schedules", "put", "hourly", "--cron", "0 * * * *", "--target", "held", "--payload", '{"f": 1.0}'),
-        *("--timezone", "Europe/Berlin", "--overlap", "forbid", "--jitter", "5s", "--paused", "--tag", "a"),
+        *("--timezone", "Europe/Berlin", "--overlap", "forbid", "--jitter", "5", "--paused", "--tag", "a"),
     )
     assert (made["paused"], made["overlap"], made["jitter"], made["tags"]) == (True, "forbid", 5.0, ["a"])
     assert '"payload":{"f": 1.0}' in shell.run("schedules", "show", "hourly", "--json").stdout
@@ -78,7 +78,7 @@ def test_key_is_printed_once_and_deleted(shell: Shell) -> None:
 
 def test_signing_key_is_changed_with_the_old_one_beside_it(shell: Shell) -> None:
     old = shell.json("signing-keys", "list")["keys"][0]["public_key"]
-    new, beside = (key["public_key"] for key in shell.json("signing-keys", "rotate", "--overlap", "1h")["keys"][:2])
+    new, beside = (key["public_key"] for key in shell.json("signing-keys", "rotate", "--overlap", "3600")["keys"][:2])
     assert beside == old != new
     assert shell.text("signing-keys", "list").split()[:2] == [new, old]
     assert shell.json("signing-keys", "list")["keys"][0]["public_key"] == new
@@ -106,7 +106,7 @@ def test_target_is_registered_tried_out_and_forgotten(shell: Shell) -> None:
     probed = shell.json("targets", "test", "ship", '{"f": 1.0}', code=3)
     assert (probed["outcome"], probed["request"]["body"]) == ("retry", '{"f": 1.0}')
     assert "outcome  retry" in shell.text("targets", "test", "ship", code=3)
-    assert shell.json("targets", "rotate", "ship", "--overlap", "1h")["secret"].startswith("whsec_")
+    assert shell.json("targets", "rotate", "ship", "--overlap", "3600")["secret"].startswith("whsec_")
     assert shell.json("targets", "delete", "ship", "--force") == {"deleted": "ship"}
     assert "defined in" in shell.refused("targets", "delete", "work", code=1)
     assert "not a JSON object" in shell.refused("targets", "put", "ship", "[]", code=2)

@@ -13,7 +13,7 @@ def test_job_is_submitted_and_is_as_it_was_written(shell: Shell) -> None:
     payload = '{"do": "return", "big": 9007199254740993, "f": 1.0}'
     made = shell.json(
         *("jobs", "submit", "held", payload, "--lane", "low", "--priority", "7", "--max-attempts", "3"),
-        *("--key", "k", "--tag", "a", "--tag", "b", "--expires-in", "1d", "--timeout", "30s"),
+        *("--key", "k", "--tag", "a", "--tag", "b", "--expires-in", "86400", "--timeout", "1.5"),
         *("--callback-url", "https://shop.example/done", "--retry", '{"base": "1s"}'),
     )
     assert made["status"] == "pending"
