@@ -8,10 +8,11 @@
 --       the dispatcher's place, should this one bring nothing (''; none): where its answer is not heard of, it comes again as the next
 --       claim's own, 7 with commas, since it is the same from claim to claim: lease ms, promote at most, heartbeat ms, then per lane 3,
 --       in order: name, weight (0 for all: strict order), most ms its first job waits before it goes ahead of every lane (0: as long
---       as it takes)
+--       as it takes); 8 us by which jobs may be given before they are due (0: never), if there is nothing else
 -- Returns  1 us until the next due job (-1: none), 2 is there more to claim (0 or 1), 3 the time in ms, 4 ids with commas, 5 of the
 --       jobs that are no longer as they were submitted in turn 2: number and what is new (attempt, previous delay ms,
---       when it became ready again in ms and facts, with bars between them), then per job its body with its first facts
+--       when it became ready again in ms and facts, with bars between them), 6 us for which these jobs are to be held, since
+--       they are due only then (0: none), which is at the time in 3; then per job its body with its first facts
 return function()
   local given = claim()
   commit()

@@ -13,6 +13,7 @@ end
 local function repeat_claim()
   local had = {}
   for id in string.gmatch(last[2] or '', '[^,]+') do had[#had + 1] = id end
+  if had[1] then hold_again(had[1]) end
   read_jobs(had)
   for i = 1, #had do
     local status, token, attempt, previous, updated, facts = match(lines[had[i]] or '', LINE)
@@ -99,13 +100,14 @@ local function show_life(idle)
   call('ZADD', P .. 'dispatchers', now_ms + heartbeat_ms, dispatcher)
 end
 
-local STANDBY_FORM = 2 -- of the arguments, and of the message: a version with others has another number, and leaves these alone
+local STANDBY_FORM = 3 -- of the arguments, and of the message: a version with others has another number, and leaves these alone
 local STANDBY_MS = 2000 -- a dispatcher that shows no more life, though it is connected, is given nothing after that
 
--- Leaves here the claim that the dispatcher would make next (lua/handover.lua). The place for a suspect is not kept for it.
+-- Leaves here the claim that the dispatcher would make next (lua/handover.lua). The place for a suspect is not kept for it,
+-- and it brings nothing before that is due.
 local function stand_by()
   local own = { unpack(args) }
-  own[2], own[4] = next_nonce, '0'
+  own[2], own[4], own[8] = next_nonce, '0', '0'
   call('SET', P .. 'standby:' .. dispatcher, cmsgpack.pack({ STANDBY_FORM, own }), 'PX', STANDBY_MS)
 end
 
@@ -136,7 +138,9 @@ local function claim()
   end_alikes()
   restore()
   if armed then look_due() end
-  local wake_us = next_due_us < 0 and -1 or math.max(0, next_due_us - now_us)
+  local began_us = now_us
+  if taken_n == 0 and n > 0 and budget > 0 and next_due_us > now_us and next_due_us < now_us + ahead_us then take_ahead() end
+  local wake_us = next_due_us < 0 and -1 or math.max(0, next_due_us - began_us)
   local short = taken_n < n and budget > 0
   local more = not short and (left or has_work())
   if short then

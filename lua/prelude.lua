@@ -128,14 +128,19 @@ end
 -- One of the fields changes.
 local function drop_gist() call('DEL', P .. 'gist') end
 
+-- The call's time, from here on.
+local function set_clock(us)
+  now_us = us
+  now_ms = (us - us % 1000) / 1000
+  NOW = text(now_ms)
+end
+
 -- A call begins; returns the error that it ends with, if it is not to go on. `often`: it is one of many.
 local function begin(keys, arguments, often)
   if P ~= keys[1] then P, K = keys[1], setmetatable({}, KEYS_OF_PREFIX) end
   args = arguments
   local time = call('TIME')
-  now_us = time[1] * 1000000 + time[2]
-  now_ms = (now_us - now_us % 1000) / 1000
-  NOW = text(now_ms)
+  set_clock(time[1] * 1000000 + time[2])
   read_conf(often)
   if min_writer > SCHEMA then
     return redis.error_reply('GWSCHEMA the data needs a newer version of event-gateway than this one')

@@ -13,7 +13,7 @@ local alikes, alike  -- what jobs without flags have in common that start for th
 local STARTED, FRESH, DEADLINE
 
 local CARRIED_MOST = 4194304 -- a reply that takes long to arrive would eat up the leases of what it brings
-local REPLY_HEAD = 5
+local REPLY_HEAD = 6
 local FIRST_FEW = 16         -- bodies that are read before the others, to see how long they are
 
 local LINE = '^(%a+)|([^|]*)|(%d+)|%d*|(%d*)|(%d*)|(.*)$'
@@ -23,7 +23,7 @@ local goal -- how many jobs there are to be in all once this lane is done with
 local function begin_taking(lease_ms, most)
   moved = {}
   -- with places for what most claims bring at least, which is cheaper than to make room for one after another
-  taken, taken_n, carried, leases, ids, bodies = { -1, 0, now_ms, '', moved, nil }, 0, 0, { nil, nil }, { nil }, {}
+  taken, taken_n, carried, leases, ids, bodies = { -1, 0, now_ms, '', moved, 0, nil }, 0, 0, { nil, nil }, { nil }, {}
   news, budget = false, 4 * most + 16
   alikes, alike = {}, nil
   STARTED = '|' .. NOW .. '|'

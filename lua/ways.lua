@@ -3,9 +3,11 @@
 local dispatcher, dk
 local n, lease_ms, promote_most, heartbeat_ms
 local place -- of the claim: '' or '2', behind the names of its fields in the dispatcher's record
+local ahead_us -- by which jobs may be given before they are due
 local next_nonce -- of the claim that may be made in the dispatcher's place while it waits for work, or ''
 local lanes, weights, weight_sum, patience
 local patient -- may the first job of every lane wait as long as it takes?
+local AHEAD_MOST = 10000 -- us
 local read_args, read_lanes
 do
   local ways, ways_text        -- the argument that is the same from claim to claim, in parts, and what it was
@@ -28,8 +30,9 @@ do
     dispatcher, nonce = args[1], args[2]
     n, suspects_left = whole(args[3], 0), whole(args[4], 0)
     place, next_nonce = args[5] == '2' and '2' or args[5] == '1' and '', args[6]
-    if not (n and suspects_left and place and read_ways()) or find(nonce, '[|,\n]') or find(next_nonce, '[|,\n ]') then
-      return redis.error_reply('ERR claim: dispatcher nonce n suspects place next_nonce lease_ms,promote_most,heartbeat_ms[,lane,weight,wait]…')
+    ahead_us = whole(args[8], 0)
+    if not (n and suspects_left and place and read_ways() and ahead_us and ahead_us <= AHEAD_MOST) or find(nonce, '[|,\n]') or find(next_nonce, '[|,\n ]') then
+      return redis.error_reply('ERR claim: dispatcher nonce n suspects place next_nonce lease_ms,promote_most,heartbeat_ms[,lane,weight,wait]… ahead_us')
     end
     dk = P .. 'dispatcher:' .. dispatcher
   end

@@ -49,7 +49,7 @@ GOOD: dict[str, list[Arg]] = {
     "submit": submits(JOB, KEYED),
     "forward": [5, msgspec.msgpack.encode(KEYED)],
     "outbox": [10, 1000, pack((JOB_ID,))],
-    "claim": ["d", "d.9", 3, 1, 1, "d.10", "1000,10,1000,low,0,0"],
+    "claim": ["d", "d.9", 3, 1, 1, "d.10", "1000,10,1000,low,0,0", 5000],
     "settle": [pack(("1:d.1", JOB_ID)), pack(SETTLED)],
     "extend": ["d", 1000, 1000, pack((JOB_ID, "1:d.1"))],
     "progress": [pack((JOB_ID, "1:d.1", "{}"))],
@@ -112,7 +112,7 @@ REQUIRED = {name: len(args) for name, args in GOOD.items()} | {
     "repair_flows": 3,
 }
 NUMERIC: dict[str, Sequence[int]] = {
-    "claim": (2, 3, 4),
+    "claim": (2, 3, 4, 7),
     "forward": (0,),
     "outbox": (0, 1),
     "extend": (1, 2),
@@ -154,7 +154,7 @@ MISTYPED_SUBMITS: list[list[Arg]] = [
     [5, msgspec.msgpack.encode((*KEYED[:at], True, *KEYED[at + 1 :]))] for at in range(len(KEYED))
 ]
 WRONG_WAYS: list[list[Arg]] = [
-    ["d", "d.9", 3, 1, 1, "", ways]
+    ["d", "d.9", 3, 1, 1, "", ways, 0]
     for ways in (
         "1000,10,1000",
         "1000,10,1000,low,0,0,default",
@@ -176,8 +176,9 @@ OTHERWISE: dict[str, list[list[Arg]]] = {
     "await_end": [["p", "sleep", JOB_ID]],
     "lookup": [["long", JOB_ID]],
     "claim": [
-        ["d", "d.9", 3, 1, 3, "", "1000,10,1000,low,0,0"],
-        ["d", "d.9", 3, 1, 1, "d 10", "1000,10,1000,low,0,0"],
+        ["d", "d.9", 3, 1, 3, "", "1000,10,1000,low,0,0", 0],
+        ["d", "d.9", 3, 1, 1, "d 10", "1000,10,1000,low,0,0", 0],
+        ["d", "d.9", 3, 1, 1, "", "1000,10,1000,low,0,0", 10_001],
         *WRONG_WAYS,
     ],
     "configure": [[1, "", "x", "", "low"]],

@@ -23,7 +23,8 @@ class Standby:
 class Call:
     """An exchange, from when it leaves until its answer is taken; times are by `perf_counter`.
 
-    `asked_s` is when it left first, `sent_s` when it did last: it is repeated until it is answered. `doubtful` from
+    `asked_s` is when it left first, `sent_s` when it did last: it is repeated until it is answered, at `came_s`. By the
+    wall clock that was at `sent_at_s` and `came_at_s`. `doubtful` from
     when it has failed once: its outcomes may be written, and a claim bring the same jobs again. Of such the repeat
     would be refused, as if their leases had been lost.
     """
@@ -35,7 +36,10 @@ class Call:
     asked_s: float = 0.0
     sent_s: float = 0.0
     doubtful: bool = False
+    sent_at_s: float = 0.0
     came: Exchange | None = None
+    came_s: float = 0.0
+    came_at_s: float = 0.0
     task: asyncio.Task[None] | None = None
 
     @property
@@ -49,6 +53,12 @@ class Call:
             self.task.result()
         assert self.came is not None, "what has no task raises where it is awaited"
         return self.came
+
+    def doubt(self) -> None:
+        """It has failed. Its repeat asks for nothing ahead, since what it brings may have to be given back at once."""
+        self.doubtful = True
+        if self.claim is not None:
+            self.claim = replace(self.claim, ahead_us=0)
 
     def lend(self, slots: Slots) -> None:
         """Leaves to others what it has reserved, since its answer is late."""

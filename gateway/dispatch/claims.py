@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from time import perf_counter
+from time import perf_counter, time
 
 import structlog
 
+from gateway.dispatch.ahead import AHEAD_US, ASK_S, Ahead, Clocks
 from gateway.dispatch.calls import Call, Standby
 from gateway.dispatch.slots import Slots, Turn
 from gateway.errors import StoreError, StoreMismatch
@@ -36,11 +37,7 @@ _STEPS_TO_LEAVE = 2
 their first step are over by then as well."""
 
 EARLY_S = 0.0001
-"""So much before jobs are due they are asked for, at most: asked in vain, Redis says how long is left."""
-
-AHEAD_S = 0.002
-"""So much before jobs are due Redis is asked in vain: the claim that gets them finds it and this process awake, and
-caches warm, in which it takes a third of the time."""
+"""So much before it is to look the loop does, at most: asked in vain, Redis says how long is left."""
 
 STANDBY_LEASE_MS = 10_000
 """With shorter leases no claim is left with the server: its lease counts from when it was left there, at the earliest,
@@ -57,6 +54,8 @@ class ClaimLoop:
     came back full. A lost reply is asked for again, with the same nonce, until it is answered; of two, the older one's
     first, and nothing else leaves beside it.
 
+    What will be due is asked for a little ahead, and held until it is (ahead.py).
+
     Where nothing runs and nothing came, the next claim stands by at the server: a submit makes it, and what it brings
     comes with the wake-up. Where that is lost the next claim from here brings it, since it has the same nonce.
 
@@ -72,12 +71,16 @@ class ClaimLoop:
         settled: Callable[[Sequence[Settlement], Sequence[str]], None],
         rng: random.Random,
         partitions: int = 1,
+        wall_s: Callable[[], float] = time,
     ) -> None:
         self._worker = worker
         self._slots = slots
         self._start = start
         self._settled = settled
         self._rng = rng
+        self._wall_s = wall_s
+        self._ahead = Ahead(self._start_held)
+        self._clocks = Clocks()
         self._settlements: list[Settlement] = []
         self._event = asyncio.Event()
         self._written = asyncio.Event()
@@ -129,8 +132,12 @@ class ClaimLoop:
         if not self._calls or (len(self._settlements) >= self._enough and self._has_enough()):
             self._event.set()
 
+    def take_held(self, job_id: str) -> Claimed | None:
+        """Takes out a job that is held until it is due: it has a slot, and is not started. None for any other."""
+        return self._ahead.take(job_id)
+
     def stop_claiming(self) -> None:
-        """From now on only settles."""
+        """From now on only settles. What is held is given back when it is due, or others would start it early."""
         self._claiming = False
         self._slots.leave(self._turn)
         if self._standby is not None:
@@ -138,7 +145,7 @@ class ClaimLoop:
         self._event.set()
 
     async def wait_written(self) -> None:
-        """Returns once no exchange is under way and every outcome is written."""
+        """Returns once no exchange is under way, no job is held, and every outcome is written."""
         await self._written.wait()
 
     async def run(self) -> None:
@@ -176,6 +183,7 @@ class ClaimLoop:
             self._catch_up()
 
     async def _end_calls(self) -> None:
+        self._ahead.drop()
         tasks = [call.task for call in self._calls if call.task is not None]
         for task in tasks:
             task.cancel()
@@ -204,6 +212,10 @@ class ClaimLoop:
         arrived, self._arrived = self._arrived, []
         for jobs, asked_s in arrived:
             self._start(jobs, asked_s)
+
+    def _start_held(self, jobs: Sequence[Claimed], asked_s: float) -> None:
+        self._start(jobs, asked_s)
+        self._event.set()
 
     def _next_call(self) -> Call | None:
         """What is to leave now, if anything is: beside another one only a large one, or each would be small."""
@@ -237,10 +249,14 @@ class ClaimLoop:
         if n == 0:
             # other partitions' jobs hold the slots: a claim of nothing wakes another dispatcher for these ones
             return (self._claim_none() if self._woken else None), 0, False
+        ahead_us = AHEAD_US if self._timed else 0
         self._hungry = self._woken = self._timed = False
         suspects = not (self._calls and self._calls[0].suspect_reserved) and self._slots.reserve_suspect(self._turn)
         self._standby = self._handed = None
-        return self._worker.next_claim(n, suspects=suspects, place=self._place(), stands_by=stands_by), n, suspects
+        claim = self._worker.next_claim(
+            n, suspects=suspects, place=self._place(), stands_by=stands_by, ahead_us=ahead_us
+        )
+        return claim, n, suspects
 
     def _place(self) -> Place:
         """One that the call under way does not have: each has its own, in which Redis remembers its claim."""
@@ -259,9 +275,10 @@ class ClaimLoop:
         try:
             while True:
                 self.turned_s = asyncio.get_running_loop().time()
-                call.sent_s = perf_counter()
+                call.sent_s, call.sent_at_s = perf_counter(), self._wall_s()
                 try:
                     exchange = await self._worker.exchange(call.settlements, call.claim)
+                    call.came_s, call.came_at_s = perf_counter(), self._wall_s()
                     call.came = self._kept(call, exchange) if call.doubtful else exchange
                     return
                 except StoreMismatch:
@@ -274,7 +291,7 @@ class ClaimLoop:
                         retry_in_s=round(delay_s, 2),
                     )
                 call.lend(self._slots)
-                call.doubtful = True
+                call.doubt()
                 await asyncio.sleep(delay_s * self._rng.uniform(0.5, 1.5))
                 await self._answers_before(call)
                 delay_s = min(_BACKOFF_S[1], delay_s * 2)
@@ -299,10 +316,13 @@ class ClaimLoop:
         if call.suspect_reserved and not exchange.claimed.has_suspect:
             self._slots.give_back_suspect()
         # from when it was sent: Redis told the time a little later, and the next claim is as long on its way
-        self._look_at = call.sent_s + self._wait_s(exchange.wake_in_s)
+        self._look_at = call.sent_s + self._wait_s(exchange.wake_in_s, asked_ahead=claim.ahead_us > 0)
         self._hungry = self._hungry or exchange.more or got == claim.n
         self._plenty = 0 < claim.n == got and exchange.more
-        if got:
+        self._clocks.saw(call, exchange.claimed)
+        if got and (due_s := self._clocks.due_s(call, exchange.claimed)) > perf_counter():
+            self._ahead.hold(exchange.claimed, call.asked_s, due_s=due_s)
+        elif got:
             self._arrived.append((exchange.claimed, call.asked_s))
         if claim.n:
             self._turn.fed(claim.n, got)
@@ -326,10 +346,14 @@ class ClaimLoop:
         self._hungry = self._hungry or exchange.more
         self._look_at = min(self._look_at, perf_counter() + self._wait_s(exchange.wake_in_s))
 
-    def _wait_s(self, wake_in_s: float | None) -> float:
+    def _wait_s(self, wake_in_s: float | None, *, asked_ahead: bool = False) -> float:
         """How long after a claim there may be something to do, of which nobody tells."""
         poll_s = self._rng.uniform(*self._poll_s)
-        return poll_s if wake_in_s is None else min(poll_s, _ahead_of(wake_in_s))
+        if wake_in_s is None:
+            return poll_s
+        if asked_ahead and wake_in_s * 1e6 <= AHEAD_US:  # what is due so soon is not to be had before
+            return min(poll_s, wake_in_s)
+        return min(poll_s, max(0.0, wake_in_s - ASK_S))
 
     def _expect_retries(self, call: Call) -> None:
         for settlement in call.settlements:
@@ -345,7 +369,8 @@ class ClaimLoop:
         self._event.clear()
 
     async def _wait_idle(self) -> None:
-        self._written.set()
+        if not self._ahead:
+            self._written.set()
         self._arm()
         try:
             await self._event.wait()
@@ -373,8 +398,3 @@ class ClaimLoop:
 async def _turns() -> None:
     for _ in range(_STEPS_TO_LEAVE):
         await asyncio.sleep(0)
-
-
-def _ahead_of(due_in_s: float) -> float:
-    """When to ask for what is due then: first a little ahead, and then for it."""
-    return due_in_s - AHEAD_S if due_in_s > 2 * AHEAD_S else due_in_s

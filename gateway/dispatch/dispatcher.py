@@ -283,7 +283,12 @@ class Dispatcher:
             await asyncio.sleep(BEAT_S)
 
     def _cancel(self, job_id: str) -> None:
-        self._attempts.end(job_id, "cancelled")
+        if self._attempts.end(job_id, "cancelled"):
+            return
+        for loop in self._loops:
+            if (job := loop.take_held(job_id)) is not None:
+                self._give_back(job)
+                loop.settle(Settlement(job_id, job.token, "cancelled"))
 
     def _held(self) -> list[Held]:
         return [(it.claimed.partition, job_id, it.claimed.token) for job_id, it in list(self._attempts.held.items())]

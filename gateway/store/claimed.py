@@ -7,7 +7,7 @@ from typing import Any, overload
 
 from gateway.jobs import Claimed
 
-_NOW, _IDS, _MOVED, _HEAD = 2, 3, 4, 5
+_NOW, _IDS, _MOVED, _HOLD, _HEAD = 2, 3, 4, 5, 6
 
 
 class Arrivals(Sequence[Claimed]):
@@ -29,6 +29,18 @@ class Arrivals(Sequence[Claimed]):
         """Whether one of them is a suspect; such a job has facts of its own."""
         return any(b"s" in moved.split(b"|", 4)[3] for moved in self._moved.values())
 
+    @property
+    def hold_us(self) -> int:
+        """For how long from the server's time they are not to start, since they are due only then; mostly 0."""
+        held: int = self._reply[_HOLD]
+        return held
+
+    @property
+    def due_s(self) -> float:
+        """When that is over, in Unix seconds by the server's clock."""
+        due_ms: int = self._reply[_NOW]
+        return due_ms / 1000
+
     def among(self, ids: Container[str]) -> Arrivals:
         """Those of them that have one of these ids."""
         kept = [(number, job_id) for number, job_id in enumerate(self._ids(), 1) if job_id in ids]
@@ -38,7 +50,7 @@ class Arrivals(Sequence[Claimed]):
                 moved += (place, self._moved[number])
         joined = ",".join([job_id for _, job_id in kept]).encode()
         bodies = [self._reply[_HEAD + number - 1] for number, _ in kept]
-        return Arrivals([*self._reply[:_IDS], joined, moved, *bodies], self._partition, self._nonce)
+        return Arrivals([*self._reply[:_IDS], joined, moved, self.hold_us, *bodies], self._partition, self._nonce)
 
     def __len__(self) -> int:
         return len(self._reply) - _HEAD
@@ -78,7 +90,7 @@ class Arrivals(Sequence[Claimed]):
 
 def nothing() -> Arrivals:
     """No jobs."""
-    return Arrivals((-1, 0, 0, b"", ()), 0, "")
+    return Arrivals((-1, 0, 0, b"", (), 0), 0, "")
 
 
 def parse_claim(reply: Sequence[Any], *, partition: int, nonce: str) -> tuple[int, bool, Arrivals]:
@@ -95,7 +107,7 @@ def parse_handed(told: bytes) -> tuple[str, Sequence[Any]]:
         after = at + int(size)
         bodies.append(rest[at:after])
         at = after
-    return nonce.decode(), [int(wake_us), int(more), int(now_ms), ids, [], *bodies]
+    return nonce.decode(), [int(wake_us), int(more), int(now_ms), ids, [], 0, *bodies]
 
 
 def _claimed(job_id: str, moved: bytes, body: bytes, now_ms: int, partition: int, nonce: str) -> Claimed:

@@ -22,7 +22,7 @@ from gateway.store.refusals import is_unknown, store_error, takes_none
 PRELUDE = ("prelude", "records", "limits", "flows", "endings")
 """What every script begins with, in this order."""
 
-_CLAIM = ("due", "taking", "turns", "rings", "ways", "walks", "claiming")
+_CLAIM = ("due", "taking", "turns", "rings", "ways", "walks", "ahead", "claiming")
 
 PARTS = {
     "submit": _CLAIM,

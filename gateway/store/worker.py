@@ -26,7 +26,8 @@ class ClaimRequest:
     """A claim that may be repeated as it is until it is answered: its nonce makes the repeat safe.
 
     Two may be under way beside each other, in different places; none in a place whose last one is not answered.
-    `next_nonce` is that of the claim that a submit may make, should this one bring nothing.
+    `next_nonce` is that of the claim that a submit may make, should this one bring nothing. `ahead_us`: by so much jobs
+    may be given before they are due, to be held until then.
     """
 
     nonce: str
@@ -34,6 +35,7 @@ class ClaimRequest:
     suspects: bool
     place: Place = 1
     next_nonce: str = ""
+    ahead_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +119,14 @@ class Worker:
     _claims: int = 0
     _ways: str = ""
 
-    def next_claim(self, n: int, *, suspects: bool, place: Place = 1, stands_by: bool = False) -> ClaimRequest:
+    def next_claim(
+        self, n: int, *, suspects: bool, place: Place = 1, stands_by: bool = False, ahead_us: int = 0
+    ) -> ClaimRequest:
         """A claim with a nonce of its own. With `stands_by`, if it brings nothing, a submit may make the next one:
         nothing is to be claimed beside it, and the next one in the same place."""
         self._claims += 1
         following = f"{self.dispatcher_id}.{self._claims + 1}" if stands_by else ""
-        return ClaimRequest(f"{self.dispatcher_id}.{self._claims}", n, suspects, place, following)
+        return ClaimRequest(f"{self.dispatcher_id}.{self._claims}", n, suspects, place, following, ahead_us)
 
     def was_made(self) -> None:
         """Told that a submit made the next claim."""
@@ -191,6 +195,7 @@ class Worker:
             claim.place,
             claim.next_nonce,
             self._ways,
+            claim.ahead_us,
         ]
 
     def _exchange(self, settled: tuple[str, ...], reply: Sequence[Any], nonce: str) -> Exchange:

@@ -10,6 +10,9 @@ from tests.model.jobs import Job
 from tests.model.model import Broken, Model
 from tests.model.turns import Turns
 
+AHEAD_MOST_US = 10_000
+"""By no more a claim puts its time forward."""
+
 HEARTBEAT_PART = 1 / 20
 """A heartbeat renewed within this part of itself is not renewed by a claim."""
 
@@ -31,11 +34,13 @@ class Claim:
     place: int = 1
     next_nonce: str = ""
     """Of the claim that a submit may make, if this one brings nothing."""
+    ahead_us: int = 0
+    """By so much jobs may be given before they are due."""
 
     @property
     def standby(self) -> Claim:
         """That claim."""
-        return replace(self, nonce=self.next_nonce, suspects=False)
+        return replace(self, nonce=self.next_nonce, suspects=False, ahead_us=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,7 @@ class Answer:
     wake_us: int | None
     more: bool | None
     jobs: Sequence[Claimed]
+    hold_us: int = 0
 
 
 def repeated(model: Model, claim: Claim) -> list[Job] | None:
@@ -57,6 +63,32 @@ def repeated(model: Model, claim: Claim) -> list[Job] | None:
         return None
     jobs = [model.jobs[job_id] for job_id in job_ids if job_id in model.jobs]
     return [job for job in jobs if job.status == "running" and job.token == f"{job.attempt}:{claim.nonce}"]
+
+
+def held_again_us(model: Model, claim: Claim) -> int:
+    """For how long what a claim gives again is to be held: until its jobs were to start."""
+    _, job_ids = model.dispatcher(claim.dispatcher).given.get(claim.place, ("", ()))
+    first = model.jobs.get(job_ids[0]) if job_ids else None
+    hold_us = first.started_ms * 1000 - model.now_us if first and first.status == "running" else 0
+    return hold_us if 0 < hold_us <= AHEAD_MOST_US else 0
+
+
+def given_ahead(model: Model, claim: Claim, due: Mapping[str, int]) -> tuple[int, list[Job]]:
+    """What a claim must give ahead that has found nothing else, and how long it is to be held."""
+    first_us = min(due.values(), default=0)
+    if not (claim.n and model.now_us < first_us < model.now_us + claim.ahead_us):
+        return 0, []
+    at_ms = first_us // 1000
+    soon = sorted((at_us, member) for member, at_us in due.items() if at_us // 1000 <= at_ms)[: claim.promote_most]
+    jobs = [model.jobs[member] for _, member in soon if member in model.jobs]
+    jobs = [job for job in jobs if job.status == "scheduled" and not (job.suspect or job.expired(at_ms))]
+    jobs = [job for job in jobs if job.target not in model.targets and job.lane not in model.paused_lanes]
+    order = (*claim.lanes, *(lane for lane in model.lanes if lane not in claim.lanes))
+    jobs.sort(key=lambda job: (order.index(job.lane), job.rank_class))
+    shared = any(weight for lane, (weight, _) in claim.policy.items() if lane not in model.paused_lanes)
+    if shared and len(jobs) > claim.n:
+        return 0, []
+    return max(0, at_ms * 1000 - model.now_us) if jobs else 0, jobs[: claim.n]
 
 
 def reachable(model: Model, job: Job) -> bool:
@@ -123,15 +155,33 @@ class Audit:
             self._is_allowed(job)
             self._is_next(job)
             self._keeps_order(job)
-            self._tells(job, claimed)
             self._turns.take(job, self._ready(job))
             if job.suspect:
                 self._suspects = False
-            self._model.started(job, f"{claimed.attempt}:{self._claim.nonce}", self._claim.lease_ms)
+            self._starts(job, claimed)
+        self._lives(answer.jobs)
+
+    def follow_ahead(self, answer: Answer, right: Sequence[Job]) -> None:
+        """Takes over what the claim gave ahead, while the model's time is when it is due."""
+        if [claimed.job_id for claimed in answer.jobs] != [job.job_id for job in right]:
+            raise Broken(f"given ahead: {answer.jobs}, it must be {right}")
+        for job, claimed in zip(right, answer.jobs, strict=True):
+            job.ready_ms = job.due_us // 1000
+            if job.ready_ms > self._model.now_ms:
+                raise Broken(f"{job.job_id} is to start before it is due")
+            self._starts(job, claimed)
+        self._lives(answer.jobs)
+
+    def _starts(self, job: Job, claimed: Claimed) -> None:
+        self._tells(job, claimed)
+        self._model.started(job, f"{claimed.attempt}:{self._claim.nonce}", self._claim.lease_ms)
+
+    def _lives(self, jobs: Sequence[Claimed]) -> None:
+        """The dispatcher has shown that it lives, and its record what it was given."""
         heartbeat_ms = self._claim.heartbeat_ms
         known = self._model.beat(self._claim.dispatcher, heartbeat_ms, at_least_ms=heartbeat_ms * HEARTBEAT_PART)
-        if answer.jobs:
-            known.given[self._claim.place] = self._claim.nonce, tuple(job.job_id for job in answer.jobs)
+        if jobs:
+            known.given[self._claim.place] = self._claim.nonce, tuple(job.job_id for job in jobs)
 
     def left_over(self) -> list[Job]:
         """What was there to take and was not taken."""

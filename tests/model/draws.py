@@ -114,6 +114,12 @@ PARKED_MS = st.sampled_from((400, 2_000, 20_000))
 
 ASIDES = st.sampled_from(("leave", "look", "forget", "upkeep", "upkeep", "extend", "extend", "pause"))
 LEASES_MS = st.sampled_from((500, 5_000))
+AHEAD_US = st.sampled_from((0, 0, 7_000))
+BEFORE_US = st.lists(st.sampled_from((3_000, 137, 1, 900, 9_000, 12_000)), min_size=1, max_size=3)
+"""How long before something is due a dispatcher asks ahead."""
+
+APART_US = st.sampled_from((0, 137, 700))
+
 REAP_MOST = st.sampled_from((1000, 1000, 1))
 MAX_STALLS = st.sampled_from((2, 1, 0))
 WAITS_US = st.sampled_from((1_000, 137, 50_000, 100_000, 500_000, 1_000_000, 3_000_000, 11_000_000))

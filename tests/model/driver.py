@@ -16,7 +16,18 @@ from gateway.store.submit_call import read_submitted, submit_args
 from gateway.store.worker import claim_ways, read_settled, settle_args
 from tests.model import transitions
 from tests.model.checks import check_counters, check_dead, check_jobs, check_leaks, check_suspects, check_whole
-from tests.model.claims import Answer, Audit, Claim, candidates, facts_of, job_facts, reachable, repeated
+from tests.model.claims import (
+    Answer,
+    Audit,
+    Claim,
+    candidates,
+    facts_of,
+    given_ahead,
+    held_again_us,
+    job_facts,
+    reachable,
+    repeated,
+)
 from tests.model.engine import Engine
 from tests.model.flows import check_flows
 from tests.model.jobs import Job
@@ -51,6 +62,7 @@ class Tally:
     claims: int = 0
     claimed: int = 0
     handed: int = 0
+    ahead: int = 0
 
 
 @dataclass(slots=True)
@@ -212,11 +224,14 @@ class Driver:
         due = self._due()
         reply, snapshot = self.engine.run("claim", _args(claim))
         check_whole(snapshot)
-        answer = Answer(*parse_claim(reply, partition=0, nonce=claim.nonce))
+        wake_us, more, jobs = parse_claim(reply, partition=0, nonce=claim.nonce)
+        answer = Answer(wake_us, more, jobs, jobs.hold_us)
         if again is not None:
-            _is_repeated(answer, again)
-            for job in again:
-                job.lease_ms = job.lease_ms if job.within_ms else self.model.now_ms + claim.lease_ms
+            held_us = held_again_us(self.model, claim)
+            with self.model.put_forward(held_us):
+                _is_repeated(answer, again, held_us)
+                for job in again:
+                    job.lease_ms = job.lease_ms if job.within_ms else self.model.now_ms + claim.lease_ms
         else:
             self._follow(claim, answer, snapshot, due[: claim.promote_most])
         self.tally.claimed += len(answer.jobs)
@@ -240,10 +255,28 @@ class Driver:
         born = self._reconcile(snapshot)
         moved = self._move(snapshot)
         audit = Audit(model, self.turns, claim, new=born, moved=moved, deaths=deaths)
-        audit.follow(answer)
-        left = audit.left_over()
-        self._is_complete(claim, answer, snapshot, left, excuse=bool(deaths or moved))
+        excuse = bool(deaths or moved)
+        if any(model.jobs[it.job_id].status == "pending" for it in answer.jobs if it.job_id in model.jobs):
+            audit.follow(answer)
+            left = audit.left_over()
+        else:
+            left = audit.left_over()
+            if left and answer.jobs:
+                raise Broken(f"claimed ahead, though there are {[job.job_id for job in left]}")
+            self._follow_ahead(claim, answer, snapshot, audit, excuse=excuse)
+        self._is_complete(claim, answer, snapshot, left, excuse=excuse)
         self._stand_by(claim, answer, snapshot)
+
+    def _follow_ahead(self, claim: Claim, answer: Answer, snapshot: Snapshot, audit: Audit, *, excuse: bool) -> None:
+        model = self.model
+        due = {member: int(at) for member, at in snapshot.zset("due").items()}
+        due |= {it.job_id: model.jobs[it.job_id].due_us for it in answer.jobs if it.job_id in model.jobs}
+        hold_us, right = (0, []) if excuse and not answer.jobs else given_ahead(model, claim, due)
+        if answer.hold_us != hold_us:
+            raise Broken(f"to be held for {answer.hold_us} us, it must be {hold_us}")
+        with model.put_forward(hold_us):
+            audit.follow_ahead(answer, right)
+        self.tally.ahead += len(right)
 
     def _stand_by(self, claim: Claim, answer: Answer, snapshot: Snapshot) -> None:
         """What stands by for the dispatcher from now on."""
@@ -332,14 +365,25 @@ class Driver:
 def _args(claim: Claim) -> list[Arg]:
     lanes = [(lane, *claim.policy.get(lane, (0, 0))) for lane in claim.lanes]
     ways = claim_ways(claim.lease_ms, claim.promote_most, claim.heartbeat_ms, lanes)
-    return [claim.dispatcher, claim.nonce, claim.n, int(claim.suspects), claim.place, claim.next_nonce, ways]
+    return [
+        claim.dispatcher,
+        claim.nonce,
+        claim.n,
+        int(claim.suspects),
+        claim.place,
+        claim.next_nonce,
+        ways,
+        claim.ahead_us,
+    ]
 
 
-def _is_repeated(answer: Answer, jobs: Sequence[Job]) -> None:
+def _is_repeated(answer: Answer, jobs: Sequence[Job], held_us: int) -> None:
     there = [(claimed.job_id, facts_of(claimed)[:-1]) for claimed in answer.jobs]
     right = [(job.job_id, (job.attempt, job.max_attempts, *job_facts(job))) for job in jobs]
     if there != right:
         raise Broken(f"a claim asked for again gave {there}, it gave {right} first")
+    if answer.hold_us != held_us:
+        raise Broken(f"a claim asked for again is to be held for {answer.hold_us} us, it must be {held_us}")
 
 
 def _texts(reply: Sequence[bytes]) -> list[str]:

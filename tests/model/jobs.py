@@ -40,6 +40,7 @@ class Job:
     due_us: int = 0
     previous_ms: int = 0
     lease_ms: int = 0
+    started_ms: int = 0
     token: str = ""
     suspect: bool = False
     stalls: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import cycle
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -53,6 +54,11 @@ class Life(RuleBasedStateMachine):
         """Targets with several keys that have no limits."""
         return [name for name in self.focus if name in ("plain", "late") and name not in self.driver.model.targets]
 
+    @property
+    def without_limits(self) -> list[str]:
+        """Targets that have none so far."""
+        return [name for name in self.focus if name not in self.driver.model.targets]
+
     def any_with(self, *statuses: str) -> list[Job]:
         return self.driver.model.with_status(*statuses)
 
@@ -80,6 +86,7 @@ class Life(RuleBasedStateMachine):
         lease_ms=draws.LEASES_MS,
         policy=draws.POLICIES,
         stands_by=st.booleans(),
+        ahead_us=draws.AHEAD_US,
     )
     def claim(
         self,
@@ -89,8 +96,57 @@ class Life(RuleBasedStateMachine):
         lease_ms: int,
         policy: dict[str, tuple[int, int]],
         stands_by: bool,
+        ahead_us: int,
     ) -> None:
-        self._claim(name, n, suspects=suspects, lease_ms=lease_ms, policy=policy, stands_by=stands_by)
+        self._claim(
+            name, n, suspects=suspects, lease_ms=lease_ms, policy=policy, stands_by=stands_by, ahead_us=ahead_us
+        )
+
+    @precondition(lambda self: self.without_limits)
+    @rule(
+        orders=st.lists(draws.ORDERS, min_size=2, max_size=6),
+        apart_us=draws.APART_US,
+        before_us=draws.BEFORE_US,
+        name=draws.DISPATCHERS,
+        n=draws.CLAIM_SIZES,
+        policy=draws.POLICIES,
+        others=draws.MOSTLY,
+        paused=st.sampled_from(("", "", "", "default", "critical")),
+        lost=st.booleans(),
+    )
+    def claim_ahead(
+        self,
+        orders: list[Order],
+        apart_us: int,
+        before_us: list[int],
+        name: str,
+        n: int,
+        policy: dict[str, tuple[int, int]],
+        others: bool,
+        paused: str,
+        lost: bool,
+    ) -> None:
+        """A dispatcher asks a little before something is due, mostly once there is nothing else."""
+        target = self.focus.index(self.without_limits[0])
+        limited = [at for at, name in enumerate(self.focus) if name not in self.without_limits]
+        for order, of in zip(orders, cycle([target, *limited]), strict=False):
+            self._submit([self._submission(order._replace(target=of, delay_ms=700, idempotency=0))])
+            self.driver.advance(apart_us)
+        if not others:
+            self._submit([self._submission(orders[0]._replace(target=target, delay_ms=0, idempotency=0))])
+        if paused:
+            self.driver.pause_lane(paused, True)
+        for us in sorted(before_us, reverse=True):
+            dues = [job.due_us for job in self.any_with("scheduled") if job.target not in self.driver.model.targets]
+            self.driver.advance(max(0, min(dues, default=0) - us - self.driver.model.now_us))
+            if others:
+                self._claim("d1", 100, suspects=True, lease_ms=5_000)
+            last = self._claim(name, n, suspects=True, lease_ms=5_000, policy=policy, ahead_us=10_000)
+            if lost:
+                self.driver.advance(apart_us)
+                self.driver.claim(last)
+        if paused:
+            self.driver.pause_lane(paused, False)
 
     @rule(
         name=draws.DISPATCHERS,
@@ -275,6 +331,7 @@ class Life(RuleBasedStateMachine):
         lease_ms: int,
         policy: Mapping[str, tuple[int, int]] = STRICT,
         stands_by: bool = False,
+        ahead_us: int = 0,
     ) -> Claim:
         promote_most = 2 if name == "d3" else 1_000
         # what may stand by is the next claim in the same place
@@ -284,7 +341,9 @@ class Life(RuleBasedStateMachine):
         following = self.driver.new_nonce(name) if stands_by else ""
         if following:
             self.following[name] = following, place
-        claim = Claim(name, nonce, n, suspects, lease_ms, HEARTBEAT_MS, promote_most, LANES, policy, place, following)
+        claim = Claim(
+            name, nonce, n, suspects, lease_ms, HEARTBEAT_MS, promote_most, LANES, policy, place, following, ahead_us
+        )
         self.last_claim[name, place] = claim
         self.driver.claim(claim)
         if self.driver.model.dispatchers[name].standby is None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,7 @@ class Model:
     """One partition. Each transition answers as the script must; `ranked` and `told` wait for `reconcile`."""
 
     now_us: int
+    """While what is given ahead is looked at, as of when it is due: by `ahead_us` more than the time that it is."""
     lanes: tuple[str, ...]
     jobs: dict[str, Job] = field(default_factory=dict)
     targets: dict[str, Target] = field(default_factory=dict)
@@ -53,6 +55,7 @@ class Model:
     lane_caps: dict[str, int] = field(default_factory=dict)
     dead_most: int = 0
     """Dead jobs kept of each target; 0: all."""
+    ahead_us: int = 0
     seq: int = 0
     ranked: list[Job] = field(default_factory=list)
     """Jobs that this step gives a new place at the back, in that order."""
@@ -131,11 +134,18 @@ class Model:
         """The job was given to a dispatcher."""
         job.status, job.attempt, job.token = "running", job.attempt + 1, token
         job.rank, job.first_rank = job.first_rank or job.rank, 0
-        job.lease_ms = self.now_ms + lease_ms
+        job.started_ms, job.lease_ms = self.now_ms, self.now_ms + lease_ms
         if target := self.targets.get(job.target):
             target.spend(job.key, self.now_us)
             if target.trying:
                 target.breaker.probe = job.job_id
+
+    @contextmanager
+    def put_forward(self, us: int) -> Iterator[None]:
+        """Looks at things as of so much later."""
+        self.now_us, self.ahead_us = self.now_us + us, us
+        yield
+        self.now_us, self.ahead_us = self.now_us - us, 0
 
     def dispatcher(self, name: str) -> Dispatcher:
         """What Redis still knows of a dispatcher."""
@@ -147,9 +157,11 @@ class Model:
     def beat(self, name: str, heartbeat_ms: int, *, at_least_ms: float = 0) -> Dispatcher:
         """A dispatcher was heard of; that says nothing new where it was heard of less than `at_least_ms` before."""
         known = self.dispatcher(name)
-        if self.now_ms - known.seen_ms >= at_least_ms:
+        since_ms = self.now_ms - known.seen_ms
+        if since_ms < 0 or since_ms >= at_least_ms:  # it may have been seen in a claim ahead
             known.seen_ms = self.now_ms
-            known.alive_until_ms = self.heartbeats[name] = self.now_ms + heartbeat_ms
+            self.heartbeats[name] = self.now_ms + heartbeat_ms
+            known.alive_until_ms = (self.now_us - self.ahead_us) // 1000 + heartbeat_ms
         return known
 
     def reconcile(self, snapshot: Snapshot, bodies: Sequence[tuple[str, bytes]]) -> list[Job]:

@@ -144,9 +144,9 @@ MUTATIONS = (
     Mutation(
         "begin: a claim's leases are taken again by the next",
         "  taken, taken_n, carried, leases, ids, bodies = "
-        "{ -1, 0, now_ms, '', moved, nil }, 0, 0, { nil, nil }, { nil }, {}\n",
+        "{ -1, 0, now_ms, '', moved, 0, nil }, 0, 0, { nil, nil }, { nil }, {}\n",
         "  taken, taken_n, carried, leases, ids, bodies = "
-        "{ -1, 0, now_ms, '', moved, nil }, 0, 0, leases or {}, { nil }, {}\n",
+        "{ -1, 0, now_ms, '', moved, 0, nil }, 0, 0, leases or {}, { nil }, {}\n",
     ),
     Mutation(
         "breaker: what fails while it is open is spent",
@@ -332,8 +332,8 @@ MUTATIONS = (
     ),
     Mutation(
         "submit: the claim that it makes is not the one that stands by",
-        "own[2], own[4] = next_nonce, '0'",
-        "own[4] = '0'",
+        "own[2], own[4], own[8] = next_nonce, '0', '0'",
+        "own[4], own[8] = '0', '0'",
     ),
     Mutation(
         "claim: any number of suspects at once",
@@ -415,6 +415,71 @@ MUTATIONS = (
     Mutation(
         "commit: nobody is woken",
         "if woken then wake_one() end",
+        "",
+    ),
+    Mutation(
+        "ahead: it is given before what is there",
+        "if taken_n == 0 and n > 0 and budget > 0 and next_due_us",
+        "if taken_n < n and budget > 0 and next_due_us",
+    ),
+    Mutation(
+        "ahead: by more than was asked for",
+        "next_due_us < now_us + ahead_us then",
+        "next_due_us < now_us + 4 * ahead_us then",
+    ),
+    Mutation(
+        "ahead: leases begin at once",
+        "    if hold_us > 0 then set_clock(now_us + hold_us) end\n",
+        "",
+    ),
+    Mutation(
+        "ahead: nobody is told to hold it",
+        "    if taken_n > 0 then taken[6] = hold_us end\n",
+        "",
+    ),
+    Mutation(
+        "ahead: what is due a little later comes too",
+        "text(ms * 1000 + 999)",
+        "text(ms * 1000 + 3999)",
+    ),
+    Mutation(
+        "ahead: a target's limits do not matter",
+        "not find(flags, 's', 1, true) and not target_node(target)",
+        "not find(flags, 's', 1, true)",
+    ),
+    Mutation(
+        "ahead: what has expired by then starts",
+        "(expires == '' or tonumber(expires) > ms)",
+        "true",
+    ),
+    Mutation(
+        "ahead: a lane that is paused is served",
+        "for i = 1, #lanes do lane_at[lanes[i]] = i end",
+        "for i = 1, #LANES do lane_at[LANES[i]] = i end",
+    ),
+    Mutation(
+        "ahead: it stays among what is due",
+        "    call_many('ZREM', K.due, ids)\n",
+        "",
+    ),
+    Mutation(
+        "ahead: lanes and priorities do not matter",
+        "    table.sort(order)\n",
+        "",
+    ),
+    Mutation(
+        "ahead: it is not counted",
+        "      stand('scheduled', lane, before - taken_n)\n",
+        "",
+    ),
+    Mutation(
+        "ahead: weights do not matter",
+        " or #free > n and weight_sum > 0 then return end",
+        " then return end",
+    ),
+    Mutation(
+        "claim: a repeat is not held",
+        "  if had[1] then hold_again(had[1]) end\n",
         "",
     ),
 )

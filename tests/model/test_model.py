@@ -24,6 +24,7 @@ SURE = (
     "restore: a key's lanes are not noted for its target",
     "claim: the lanes in reverse",
     "commit: nobody is woken",
+    "ahead: nobody is told to hold it",
 )
 """Breaches that a few lives give away; the others take more of them."""
 
