@@ -20,7 +20,6 @@ from gateway.errors import ConfigError
 from gateway.redis_url import parse_redis_url
 from gateway.registry import Registry, Target
 from gateway.registry.declared import with_declared
-from gateway.registry.discovery import make_importable
 from gateway.registry.schedules import make_file_schedule
 from gateway.registry.sources import make_trigger
 from gateway.registry.targets import check_runnable, notices_target
@@ -36,9 +35,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 @app.command()
 def check(imports: Imports = None, as_json: AsJson = False) -> None:
     """Reads the environment and gateway.toml, loads the plugins, and lets each executor look at its targets."""
-    settings = load_settings(imports)
-    make_importable(settings)
-    settings = with_declared(settings)
+    settings = with_declared(load_settings(imports))
     found = list(faults(settings))
     warnings = [] if found else list(cautions(settings, Registry.build(msgspec.structs.replace(settings, imports=()))))
     if as_json:

@@ -11,13 +11,16 @@ import msgspec
 
 from gateway.declared import Declared, declared_in
 from gateway.errors import ConfigError
+from gateway.registry.discovery import make_importable
 from gateway.settings import Settings, TargetSettings, read_target
 
 EXECUTOR = "python"
 
 
 def with_declared(settings: Settings) -> Settings:
-    """The settings with the targets that their `imports` declare; imports those modules. Raises ConfigError."""
+    """The settings with the targets that their `imports` declare; imports those modules, also from the working
+    directory, which goes on the import path. Raises ConfigError."""
+    make_importable(settings)
     targets: dict[str, TargetSettings] = dict(settings.targets)
     for module in settings.imports:
         found = list(_targets(_import(module)))

@@ -14,7 +14,7 @@ from gateway.events import JobEvent
 from gateway.executor import Executor, Job
 from gateway.jobs import CALLBACK_TARGET, URL_TARGET
 from gateway.registry.declared import with_declared
-from gateway.registry.discovery import discover, make_importable
+from gateway.registry.discovery import discover
 from gateway.registry.listeners import Listeners
 from gateway.registry.loading import LoadedPlugin, Offers, collect, describe, register
 from gateway.registry.schedules import make_file_schedule
@@ -84,7 +84,6 @@ class Registry:
         Raises PluginError, which names the plugin, or ConfigError, which names the place. Puts the working
         directory on the import path. `executors` are there beside those of the plugins, or instead of them.
         """
-        make_importable(settings)
         settings = with_declared(settings)
         found = discover(settings)
         calls = register(found)

@@ -156,6 +156,18 @@ def test_what_is_in_force_is_shown_with_where_it_comes_from_and_no_secret(tmp_pa
     assert re.search(r"gateway\.slots +8 +GATEWAY_GATEWAY_SLOTS", shown)
 
 
+def test_targets_of_a_module_of_this_folder_are_those_of_every_command(bare: Shell) -> None:
+    (bare.folder / "shop.py").write_text('import gateway\n@gateway.target("pack")\ndef pack(payload): ...\n')
+    toml = 'imports = ["shop"]\n[triggers.t]\nverifier = "none"\nroutes = [{ target = "pack" }]\n'
+    (bare.folder / "gateway.toml").write_text(toml)
+    assert bare.json("config", "check")["targets"] == 1
+    assert bare.json("config", "show")["targets"]["pack"]["executor"] == "python"
+    doctor = bare.run("doctor")
+    assert "gateway.toml: 1 target, 1 trigger, 0 schedules, all well" in doctor.stdout
+    (bare.folder / "shop.py").write_text("1 / 0")
+    assert "fault    configuration: imports: shop: cannot be imported" in bare.run("doctor").stdout
+
+
 def test_version_and_plugins_are_json_too(bare: Shell) -> None:
     assert bare.json("version") == {"version": __version__}
     found = bare.json("plugins")

@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator, Iterator
 from gateway.cli.cautions import cautions
 from gateway.cli.config import faults, summary
 from gateway.cli.doctor.finding import Finding, Patient
+from gateway.errors import ConfigError
 from gateway.registry import Registry
+from gateway.registry.declared import with_declared
 from gateway.settings import Settings
 
 
@@ -20,6 +22,11 @@ async def check_configuration(patient: Patient) -> AsyncIterator[Finding]:
 
 def look_at_configuration(settings: Settings) -> Iterator[Finding]:
     """The same, which needs no Redis."""
+    try:
+        settings = with_declared(settings)
+    except ConfigError as exc:
+        yield Finding("fault", str(exc))
+        return
     well = True
     for fault in faults(settings):
         well = False
