@@ -24,12 +24,15 @@ class CallOuts(Collector):
 
     def __init__(self, tracing: Tracing | None = None) -> None:
         self._tracing = tracing
+        self._clients: dict[str, CountedClient] = {}
         self._counts = Counts("gateway_callouts", "Requests sent out, by how they ended", ["target", "result"])
         self._durations = Histogram("gateway_callout_duration_seconds", "How long requests sent out took", ["target"])
 
     def client(self, http: HttpClient, target: str, trace: TraceContext | None = None) -> HttpClient:
         """The client for one attempt of a target; `trace` is the attempt's place, where it is traced."""
-        counted = CountedClient(http, target, self)
+        counted = self._clients.get(target)
+        if counted is None or counted.http is not http:
+            counted = self._clients[target] = CountedClient(http, target, self)
         if trace is None or self._tracing is None:
             return counted
         return TracedClient(counted, target, self._tracing, trace)

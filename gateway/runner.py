@@ -8,6 +8,7 @@ import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
+from time import monotonic
 from typing import Any
 
 import structlog
@@ -198,7 +199,7 @@ class Runner:
             config=config,
             number=claimed.attempt,
             token=claimed.token,
-            deadline=asyncio.get_running_loop().time() + timeout_s,
+            deadline=monotonic() + timeout_s,
             log=log,
             http=self.callouts.client(self.http, claimed.target, trace),
             cancelled=cancelled,

@@ -111,10 +111,8 @@ local function stand_by()
   call('SET', P .. 'standby:' .. dispatcher, cmsgpack.pack({ STANDBY_FORM, own }), 'PX', STANDBY_MS)
 end
 
--- A claim with the arguments in hand; its answer, or the error.
-local function claim()
-  local fault = read_args()
-  if fault then return fault end
+-- A claim by the arguments that were read; its answer, or the error.
+local function claim_read()
   -- without what is registered here no limit would hold
   if not conf[5] then return redis.error_reply('GWEMPTY claim: nothing is registered here') end
   begin_taking(lease_ms, n)
@@ -157,6 +155,9 @@ local function claim()
   woken = more
   return answer(wake_us, more)
 end
+
+-- A claim with the arguments in hand; its answer, or the error.
+local function claim() return read_args() or claim_read() end
 
 -- They may be large, and the next claim may be far.
 local function forget_taken() bodies, taken = NONE, NONE end

@@ -7,6 +7,18 @@
 -- Returns  1 schema found, 2 partitions found, 3 the installation's signing key (or '')
 if not whole(ARGV[1], 1) or #ARGV < 5 then return redis.error_reply('ERR configure: partitions key dead caps lanes') end
 if ARGV[3] ~= '' and not whole(ARGV[3], 0) then return redis.error_reply('ERR configure: dead is no number') end
+-- What waits in a lane as a whole is counted only as long as that has a cap.
+local function count_capped()
+  local sums, flat = {}, call('HGETALL', P .. 'waiting')
+  for i = 1, #flat, 2 do
+    local lane = match(flat[i], '^[^:]*')
+    if lane == flat[i] then call('HDEL', P .. 'waiting', lane) else sums[lane] = (sums[lane] or 0) + tonumber(flat[i + 1]) end
+  end
+  for lane in string.gmatch(ARGV[4], '([^,]+)=%d+') do
+    if sums[lane] then call('HSET', P .. 'waiting', lane, sums[lane]) end
+  end
+end
+
 local conf = P .. 'conf' -- the name shadows what the prelude read, which may be of before
 -- The schema is the newest version's that was ever here: older ones do not start any more, and those that run go on
 -- beside it. `min_writer` is what a version must know to write: it follows OLDEST, and stops the others at once.
@@ -23,7 +35,10 @@ for i = 5, #ARGV do
   end
 end
 if ARGV[3] ~= '' then call('HSET', conf, 'dead_most', ARGV[3]) end
-if ARGV[4] ~= '' then call('HSET', conf, 'lane_caps', ARGV[4]) end
+if ARGV[4] ~= '' then
+  call('HSET', conf, 'lane_caps', ARGV[4])
+  count_capped()
+end
 drop_gist()
 call('HSET', conf, 'lanes', lanes) -- also what makes this script a probe that writes works
 return { tonumber(call('HGET', conf, 'schema')), tonumber(call('HGET', conf, 'partitions')),

@@ -127,7 +127,7 @@ local function replay_job(id, nonce, max_attempts)
   return 'replayed'
 end
 
--- The end of work elsewhere (settle.lua): ms that a retry waits at least; 0 for a job that was not parked.
+-- The end of work elsewhere (settling.lua): ms that a retry waits at least; 0 for a job that was not parked.
 local function unpark(id, job)
   if not has_flag(job, 'w') then return 0 end
   local parked = call('HGET', P .. 'j:' .. id, 'parked') or ''

@@ -3,7 +3,7 @@
 -- endings.lua (how a job ends), and what only a few scripts share.
 --
 -- What a script has defined may be called again and again (gateway/store/scripts.py), so what belongs to one call alone is
--- set in begin(), or anew by what at_begin() is given.
+-- set in begin() and begin_anew(), or anew by what at_begin() is given.
 --
 -- KEYS[1] is the partition's prefix, `gw:{namespace:partition}:`; every key is that prefix and one of
 --   b:<id>        STRING  the job's facts as one line (records.lua), options as one JSON line, the payload's bytes
@@ -27,7 +27,7 @@
 --   seq           STRING  rank sequence       stats, conf HASH counters; schema, lanes, pauses, epoch (register.lua)
 --   gist          STRING  what every call asks of conf, a line each; missing since one of these fields changed
 --   counted       SET     targets with counters of their own
---   waiting       HASH    pending jobs by lane, and by lane:target
+--   waiting       HASH    pending jobs by lane:target, and by lane where that has a cap
 --   states        HASH    scheduled, retrying and dead jobs by state:lane
 --   dispatcher:<id> HASH  last claim: nonce, ids, and nonce2, ids2 of the one beside it; seen: its last heartbeat in ms; idle: `0` if it is not in `idle`
 --   standby:<id>   STRING  MessagePack: the claim that a submit may make in a dispatcher's place (handover.lua)
@@ -123,6 +123,7 @@ local function keep_gist()
   local values = {}
   for i = 1, #GIST do values[i] = conf[i] or '' end
   call('SET', P .. 'gist', table.concat(values, '\n') .. '\n')
+  gist_due = false
 end
 
 -- One of the fields changes.
@@ -133,6 +134,12 @@ local function set_clock(us)
   now_us = us
   now_ms = (us - us % 1000) / 1000
   NOW = text(now_ms)
+end
+
+-- What belongs to one transition is as at its beginning; a call mostly is one.
+local function begin_anew()
+  woken, posted, ended, awaited, events = false, false, nil, may_await, nil
+  for i = 1, #at_begins do at_begins[i]() end
 end
 
 -- A call begins; returns the error that it ends with, if it is not to go on. `often`: it is one of many.
@@ -146,8 +153,7 @@ local function begin(keys, arguments, often)
     return redis.error_reply('GWSCHEMA the data needs a newer version of event-gateway than this one')
   end
   followed = followed_until > now_ms
-  woken, posted, ended, awaited, events = false, false, nil, may_await, nil
-  for i = 1, #at_begins do at_begins[i]() end
+  begin_anew()
 end
 
 local function lane_paused(lane) return conf[3] and string.find(conf[3], ',' .. lane .. ',', 1, true) end
@@ -217,13 +223,13 @@ local function bump(counter, lane, target, n)
   end
 end
 
-local waits -- the same of jobs that wait, by lane and by path
+local waits -- the same of jobs that wait, by path, and by lane where that has a cap
 local waits_lane, waits_target, waits_n
 local function end_waits()
   if not waits_lane then return end
   local path = path_of(waits_lane, waits_target)
   waits = waits or {}
-  waits[waits_lane] = (waits[waits_lane] or 0) + waits_n
+  if caps[waits_lane] then waits[waits_lane] = (waits[waits_lane] or 0) + waits_n end
   waits[path] = (waits[path] or 0) + waits_n
   waits_lane = nil
 end
@@ -288,7 +294,7 @@ local function flush_counters()
     for field, n in pairs(waits) do add_waiting(field, n) end
     waits = nil
   elseif waits_lane then
-    add_waiting(waits_lane, waits_n)
+    if caps[waits_lane] then add_waiting(waits_lane, waits_n) end
     add_waiting(path_of(waits_lane, waits_target), waits_n)
     waits_lane = nil
   end

@@ -8,10 +8,10 @@ if not most or not lane or not mend and ARGV[1] ~= '0' then
   return redis.error_reply('ERR repair_lane: mend at_most lane')
 end
 
-local right = { [lane] = 0 }
+local right = { [lane] = caps[lane] and 0 }
 local function count(target, n)
   local path = path_of(lane, target)
-  right[lane] = right[lane] + n
+  if caps[lane] then right[lane] = right[lane] + n end
   right[path] = (right[path] or 0) + n
 end
 
@@ -37,7 +37,7 @@ local function check_counts()
   local there = {}
   local flat = call('HGETALL', P .. 'waiting')
   for i = 1, #flat, 2 do
-    if flat[i] == lane or string.sub(flat[i], 1, #lane + 1) == lane .. ':' then
+    if flat[i] == lane and caps[lane] or string.sub(flat[i], 1, #lane + 1) == lane .. ':' then
       there[flat[i]] = tonumber(flat[i + 1])
       right[flat[i]] = right[flat[i]] or 0
     end

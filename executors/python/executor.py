@@ -20,6 +20,9 @@ from .lifespans import Lifespans
 from .pool import IDLE_S, Pool
 from .threads import Spent, Threads
 
+_NOTHING = Result()
+"""What most functions return, made once."""
+
 _PATIENCE = 0.9
 """Of an attempt's time, to wait for calls that were left behind: then there is time left to say so."""
 
@@ -105,6 +108,8 @@ class PythonExecutor(Executor[PythonConfig]):
             raise _stray(exc, place) from exc
         except BaseException as exc:
             raise _stray(exc, place) from exc
+        if value is None:
+            return _NOTHING
         return value if isinstance(value, Result) else Result(value)
 
     async def aclose(self) -> None:

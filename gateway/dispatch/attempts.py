@@ -14,7 +14,7 @@ import asyncio
 import math
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context, copy_context
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Literal
 
 import structlog
@@ -103,7 +103,7 @@ class Attempts:
         senses between a claim and its start, and others run those jobs by now.
         """
         loop = asyncio.get_running_loop()
-        now_s = loop.time()
+        now_s = monotonic()
         begun: list[Running] = []
         for claimed in jobs:
             older = self.held.get(claimed.job_id)

@@ -127,7 +127,8 @@ class ClaimLoop:
     def settle(self, settlement: Settlement) -> None:
         """Queues an outcome for the next exchange."""
         self._settlements.append(settlement)
-        self._written.clear()
+        if len(self._settlements) == 1:
+            self._written.clear()
         # else it leaves once a call is answered
         if not self._calls or (len(self._settlements) >= self._enough and self._has_enough()):
             self._event.set()

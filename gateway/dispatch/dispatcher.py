@@ -238,18 +238,20 @@ class Dispatcher:
     def _done(self, running: Running, settlement: Settlement | None) -> None:
         job = running.claimed
         self._give_back(job)
-        self._telling.done(job, lost=settlement is None)
+        if job.traced:
+            self._telling.done(job, lost=settlement is None)
         if settlement is None:
             self._attempts.forget(job.job_id, job.token)
             return
         self._loops[job.partition].settle(settlement)
 
     def _settled(self, settlements: Sequence[Settlement], statuses: Sequence[str]) -> None:
-        ended: list[Ended] = []
-        for settlement, status in zip(settlements, statuses, strict=True):
-            running = self._attempts.forget(settlement.job_id, settlement.token)
-            if running is not None:
-                ended.append((running, settlement, status))
+        forget = self._attempts.forget
+        ended: list[Ended] = [
+            (running, settlement, status)
+            for settlement, status in zip(settlements, statuses, strict=True)
+            if (running := forget(settlement.job_id, settlement.token)) is not None
+        ]
         self._telling.settled(ended)
 
     def _give_back(self, job: Claimed) -> None:

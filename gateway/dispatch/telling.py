@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import Any
 
 import structlog
@@ -74,7 +74,7 @@ class Telling:
 
     def settled(self, ended: Sequence[Ended]) -> None:
         """Outcomes are written."""
-        self._metrics.settled(ended, asyncio.get_running_loop().time())
+        self._metrics.settled(ended, monotonic())
         if self._transitions.wanted:
             tell_ended(self._transitions, ended, trace_of=self._trace_of)
         if self._traces is not None:

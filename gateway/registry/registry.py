@@ -121,7 +121,7 @@ class Registry:
 
     def target(self, name: str) -> Target:
         """The target that a claimed job names, configured or built in; raises NotFound."""
-        return self._builtin.get(name) or self.submittable(name)
+        return self.targets.get(name) or self._builtin.get(name) or self.submittable(name)
 
     @property
     def flows(self) -> dict[str, dict[str, int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 from gateway.jobs import Claimed
@@ -75,12 +75,7 @@ class Arrivals(Sequence[Claimed]):
 
     def _read(self) -> list[Claimed]:
         if self._jobs is None:
-            reply, partition, nonce = self._reply, self._partition, self._nonce
-            now_ms, moved, ids = reply[_NOW], self._moved, self._ids()
-            self._jobs = [
-                _claimed(ids[at], moved.get(at + 1, b""), reply[_HEAD + at], now_ms, partition, nonce)
-                for at in range(len(self))
-            ]
+            self._jobs = _read(self._reply, self._ids(), self._moved, self._partition, self._nonce)
         return self._jobs
 
     def _ids(self) -> list[str]:
@@ -110,32 +105,50 @@ def parse_handed(told: bytes) -> tuple[str, Sequence[Any]]:
     return nonce.decode(), [int(wake_us), int(more), int(now_ms), ids, [], 0, *bodies]
 
 
-def _claimed(job_id: str, moved: bytes, body: bytes, now_ms: int, partition: int, nonce: str) -> Claimed:
-    """The facts (lua/records.lua) are those at the head of the body, unless others hold by now."""
-    facts, _, rest = body.partition(b"\n")
-    attempt, previous_ms, ready_ms = 1, 0, 0
-    if moved:
-        first, previous, ready, facts = moved.split(b"|", 3)
-        attempt, previous_ms, ready_ms = int(first), int(previous or 0), int(ready or 0)
-    flags, target, lane, _, _, most, created, run_at, key_and_rank = facts.decode().split("|", 8)
-    created_ms = int(created)
-    if run_at and not ready_ms:
-        ready_ms = max(created_ms, int(run_at))
-    return Claimed(
-        job_id,
-        attempt,
-        int(most),
-        target,
-        lane,
-        key_and_rank[: key_and_rank.rindex("|")],
-        previous_ms,
-        created_ms,
-        max(0, now_ms - (ready_ms or created_ms)),  # a server that took over may have a clock behind the other's
-        "s" in flags,
-        rest,
-        f"{attempt}:{nonce}",
-        partition,
-    )
+def _read(
+    reply: Sequence[Any], ids: Sequence[str], moved: Mapping[int, bytes], partition: int, nonce: str
+) -> list[Claimed]:
+    """The facts (lua/records.lua) of each are those at the head of its body, unless others hold by now. Jobs that come
+    together mostly share what stands before the time of their creation, which then is read once."""
+    now_ms, first_token = reply[_NOW], f"1:{nonce}"
+    jobs: list[Claimed] = []
+    shared: bytes | None = None
+    for at, job_id in enumerate(ids if len(reply) > _HEAD else ()):
+        facts, _, rest = reply[_HEAD + at].partition(b"\n")
+        attempt, previous_ms, ready_ms, token = 1, 0, 0, first_token
+        if (own := moved.get(at + 1)) is not None:
+            number, previous, ready, facts = own.split(b"|", 3)
+            attempt, previous_ms, ready_ms = int(number), int(previous or 0), int(ready or 0)
+            token = f"{attempt}:{nonce}"
+        if shared is not None and facts.startswith(shared):
+            created, run_at, key_and_rank = facts[len(shared) :].split(b"|", 2)
+        else:
+            *head, created, run_at, key_and_rank = facts.split(b"|", 8)
+            shared = b"|".join((*head, b""))
+            flags, target, lane, _, _, most_attempts = b"|".join(head).decode().split("|")
+            most, suspect = int(most_attempts), "s" in flags
+        created_ms = int(created)
+        if run_at and not ready_ms:
+            ready_ms = max(created_ms, int(run_at))
+        waited_ms = now_ms - (ready_ms or created_ms)
+        jobs.append(
+            Claimed(
+                job_id,
+                attempt,
+                most,
+                target,
+                lane,
+                key_and_rank[: key_and_rank.rindex(b"|")].decode(),
+                previous_ms,
+                created_ms,
+                waited_ms if waited_ms > 0 else 0,  # a server that took over may have a clock behind the other's
+                suspect,
+                rest,
+                token,
+                partition,
+            )
+        )
+    return jobs
 
 
 __all__ = ["Arrivals", "nothing", "parse_claim", "parse_handed"]

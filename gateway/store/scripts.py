@@ -23,6 +23,7 @@ PRELUDE = ("prelude", "records", "limits", "flows", "endings")
 """What every script begins with, in this order."""
 
 _CLAIM = ("due", "taking", "turns", "rings", "ways", "walks", "ahead", "claiming")
+_SETTLE = ("breaker", "retries", "settling")
 
 PARTS = {
     "submit": _CLAIM,
@@ -30,21 +31,21 @@ PARTS = {
     **dict.fromkeys(("list", "list_queued", "replay_some"), ("places",)),
     **dict.fromkeys(("lookup", "targets"), ("reasons",)),
     **dict.fromkeys(("flow_control",), ("breaker",)),
-    "claim": _CLAIM,
-    "settle": ("breaker", "retries"),
+    **dict.fromkeys(("claim", "exchange"), _CLAIM),
+    "settle": _SETTLE,
     "reap": ("retries",),
     **dict.fromkeys(("probe", "beat"), ("standing",)),
     **dict.fromkeys(("repair_jobs", "repair_index", "repair_flows", "repair_lane", "repair_states"), ("repairs",)),
 }
 """What a few scripts share, and begin with after the prelude."""
 
-INNERMOST = {"submit": ("intake", "handover")}
+INNERMOST = {"submit": ("intake", "handover"), "exchange": _SETTLE}
 """What stands in the same function as the script itself, since one has room for 200 variables."""
 
 _REFUSED_AT_MAXMEMORY = {"submit", "schedule_fire", "delivery_record", "forward", "probe"}
 """Scripts that bring new work: without `allow-oom` the server refuses them when it is full, and nothing else."""
 
-_FUNCTIONS = {"submit", "claim", "settle"}
+_FUNCTIONS = {"submit", "claim", "settle", "exchange"}
 """Scripts that end with `return function() … end`: what they define is kept by the server from call to call, where it
 takes functions (functions.py)."""
 

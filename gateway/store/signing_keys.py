@@ -29,7 +29,7 @@ class SigningKeys:
     def present(self) -> tuple[Secret, ...]:
         """Those that sign now, the newest first; none before they were read. One and the same tuple until they change,
         since every attempt asks."""
-        if self._clock() >= self._present_until_s:
+        if self._present_until_s < math.inf and self._clock() >= self._present_until_s:
             self._choose()
         return self._present
 

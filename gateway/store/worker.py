@@ -13,7 +13,7 @@ from gateway.jobs import Settlement
 from gateway.keys import Keyspace
 from gateway.store.claimed import Arrivals, nothing, parse_claim, parse_handed
 from gateway.store.client import Client
-from gateway.store.scripts import Arg, run, run_pipelined
+from gateway.store.scripts import Arg, run
 
 _settle_decoder = msgspec.msgpack.Decoder(list[int | str])
 Place = Literal[1, 2]
@@ -141,20 +141,25 @@ class Worker:
 
     async def exchange(self, settlements: Sequence[Settlement], claim: ClaimRequest | None) -> Exchange:
         """Settles and claims in one round trip."""
-        calls: list[tuple[str, Sequence[Arg]]] = []
-        if settlements:
-            calls.append(("settle", settle_args(settlements)))
-        if claim:
-            calls.append(("claim", self.claim_args(claim)))
-        replies = await run_pipelined(self.client, self.keyspace.prefix, calls)
+        name, args = self._call(settlements, claim)
+        reply = await self._run(name, args)
+        settled: tuple[str, ...] = ()
         if settlements:
             self.client.calls.batch("settle", len(settlements))
-        settled = read_settled(settlements, replies[0]) if settlements else ()
+            settled = read_settled(settlements, reply if claim is None else reply[0])
         if claim is None:
             return Exchange(settled)
-        exchange = self._exchange(settled, replies[-1], claim.nonce)
+        exchange = self._exchange(settled, reply[1] if settlements else reply, claim.nonce)
         self.client.calls.batch("claim", len(exchange.claimed))
         return exchange
+
+    def _call(self, settlements: Sequence[Settlement], claim: ClaimRequest | None) -> tuple[str, list[Arg]]:
+        """The script that does both, or the one that there is something for, and its arguments."""
+        if claim is None:
+            return "settle", settle_args(settlements)
+        if not settlements:
+            return "claim", self.claim_args(claim)
+        return "exchange", settle_args(settlements) + self.claim_args(claim)
 
     async def reap(self, most: int, *, max_stalls: int) -> list[tuple[str, str]]:
         """Takes back up to `most` jobs whose lease ran out: ids and the status each has now."""

@@ -199,10 +199,10 @@ async def test_jobs_of_one_answer_start_before_the_next_call_is_answered_when_th
 
 
 async def lose_one(stage: Stage, proxy: Proxy, number: int) -> None:
-    """Has a claim's reply lost once some more jobs have run, and returns when it is: so many are then."""
+    """Has an exchange's reply lost once some more jobs have run, and returns when it is: so many are then."""
     ran = len(stage.log)
     await until_so(lambda: len(stage.log) >= ran + 60, every_s=0.002)
-    proxy.lose_reply_to(script("claim").function)
+    proxy.lose_reply_to(script("exchange").function)
     await until_so(lambda: proxy.lost >= number)
 
 
@@ -215,7 +215,7 @@ async def test_jobs_run_once_when_replies_to_calls_beside_each_other_are_lost(
         dispatching(settings_for(tmp_path, proxy.url, namespace, slots=20)) as running,
     ):
         store = running.client.store
-        await load_scripts(store, "claim", "settle", "submit")
+        await load_scripts(store, "claim", "settle", "exchange", "submit")
         await running.client.ended(await running.client.submit("echo"))
         proxy.delay_s = 0.002  # so that the next call leaves meanwhile
         payload = b'{"stage":"%s","label":"x"}' % namespace.encode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from redis.exceptions import RedisError
@@ -16,19 +17,28 @@ from tests.proxy import Proxy, load_scripts
 from tests.servers import Server
 from tests.waiting import ended, until
 
-SCRIPTS = ("claim", "settle", "submit")
+SCRIPTS = ("claim", "settle", "exchange", "submit")
 
 
 @pytest.fixture
-async def proxied(proxy: Proxy, namespace: str, tmp_path: Path) -> AsyncIterator[Dispatching]:
-    """A dispatcher behind the proxy, warmed up: a script that the server does not know yet has no reply to lose."""
-    async with dispatching(settings_for(tmp_path, proxy.url, namespace)) as running:
+async def proxied(
+    proxy: Proxy, namespace: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> AsyncIterator[Dispatching]:
+    """A dispatcher behind the proxy, with settings of its own where a test has some, warmed up: a script that the
+    server does not know yet has no reply to lose."""
+    own: dict[str, Any] = getattr(request, "param", {})
+    async with dispatching(settings_for(tmp_path, proxy.url, namespace, **own)) as running:
         await load_scripts(running.client.store, *SCRIPTS)
         await running.client.ended(await running.client.submit("echo"))
         yield running
 
 
-@pytest.mark.parametrize("name", ["claim", "settle"])
+@pytest.mark.parametrize(
+    ("name", "proxied"),
+    # with such a lease no claim stands by, and the first job is claimed by a call that settles nothing
+    [("claim", {"lease": "9s"}), ("exchange", {})],
+    indirect=["proxied"],
+)
 async def test_jobs_run_once_when_a_reply_is_lost(
     proxied: Dispatching, proxy: Proxy, namespace: str, stage: Stage, name: str
 ) -> None:

@@ -148,11 +148,11 @@ async def test_jobs_run_once_when_replies_and_wake_ups_are_lost_around_hand_over
         client_of(settings_for(tmp_path, valkey_server.url, namespace)) as client,
         dispatching(settings_for(tmp_path, proxy.url, namespace)) as running,
     ):
-        await load_scripts(running.client.store, "claim", "settle", "submit")
+        await load_scripts(running.client.store, "claim", "settle", "exchange", "submit")
         await running.client.ended(await running.client.submit("echo"))
         for number in range(count):
             if number % 3 == 0:
-                proxy.lose_reply_to((script("claim").function, script("settle").function, "PING")[number // 3 % 3])
+                proxy.lose_reply_to((script("claim").function, script("exchange").function, "PING")[number // 3 % 3])
             if number % 7 == 0:
                 proxy.drop_connections()
             await client.submit("mark", {"stage": namespace, "label": str(number)})

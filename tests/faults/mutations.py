@@ -34,7 +34,7 @@ class Mutation:
 MUTATIONS = (
     Mutation(
         "the fence: a settle counts whoever holds the job",
-        "lua/settle.lua",
+        "lua/settling.lua",
         "if not is_held(id, token) then",
         "if not line then",
         "2",

@@ -135,7 +135,8 @@ def check_counters(model: Model, snapshot: Snapshot) -> None:
     """Statistics and waiting counters are exact."""
     waiting: Counter[str] = Counter()
     for job in model.with_status("pending"):
-        waiting[job.lane] += 1
+        if job.lane in model.lane_caps:
+            waiting[job.lane] += 1
         waiting[f"{job.lane}:{job.target}"] += 1
     states = Counter(
         f"{job.status}:{job.lane}" for status in ("scheduled", "retrying", "dead") for job in model.with_status(status)

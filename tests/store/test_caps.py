@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.store.repair import find_damage
 from tests.store.site import Site
 
 
@@ -22,6 +23,22 @@ async def test_job_is_refused_when_its_lane_is_full_and_taken_in_when_there_is_r
     assert (await site.submit(refused))[0].verdict == "full"
     await site.store.cancel(ids[0])
     assert (await site.submit(refused))[0].verdict == "accepted"
+
+
+async def test_cap_counts_what_waited_before_it_and_is_told_where_it_is_miscounted(site: Site) -> None:
+    await site.put(2)
+    await site.put(1, target="crop")
+    await cap(site, low=1)
+    await site.put(1, target="crop")
+    await cap(site, default=5)
+    assert [each.verdict for each in await site.submit(site.job(), site.job())] == ["accepted", "full"]
+    assert (await site.store.inspect()).lanes["default"].pending == 5
+    assert len(await site.take(site.worker(), 9)) == 5
+    assert [each.verdict for each in await site.submit(*[site.job() for _ in range(6)])] == ["accepted"] * 5 + ["full"]
+    await site.store.client.hset(f"{site.prefix}waiting", "default", 7)
+    assert [damage.word async for damage in find_damage(site.store, mend=True)] == ["waiting_wrong"]
+    await site.take(site.worker(), 9)
+    assert await site.store.client.hlen(f"{site.prefix}waiting") == 0
 
 
 async def test_repeat_is_answered_when_the_lane_is_full(site: Site) -> None:

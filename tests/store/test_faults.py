@@ -26,7 +26,7 @@ IDS = JobIds()
 async def store(proxy: Proxy, namespace: str) -> AsyncIterator[Store]:
     """A store behind the proxy."""
     store = await Store.open(proxy.url, namespace=namespace, lanes=LANES)
-    await load_scripts(store, "submit", "claim", "settle", "cancel", "replay")
+    await load_scripts(store, "submit", "claim", "settle", "exchange", "cancel", "replay")
     yield store
     await store.aclose()
 

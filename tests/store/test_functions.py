@@ -84,8 +84,8 @@ async def test_functions_of_versions_long_gone_are_removed(store: Store, monkeyp
     for number in range(functions.KEPT + 3):
         monkeypatch.setattr(scripts, "script", _version(number))
         assert await live(store) == ["succeeded"]
-    names = {_version(number)("settle").sha: number for number in range(functions.KEPT + 3)}
-    kept = {names[name.rpartition("_")[2]] for name in await libraries(store, "settle")}
+    names = {_version(number)("exchange").sha: number for number in range(functions.KEPT + 3)}
+    kept = {names[name.rpartition("_")[2]] for name in await libraries(store, "exchange")}
     assert kept == set(range(3, functions.KEPT + 3))
 
 

@@ -68,7 +68,6 @@ async def test_job_that_lost_its_line_is_what_its_index_says(site: Site) -> None
         "state_lost",
         "unplaced",
         "waiting_wrong",
-        "waiting_wrong",
     ]
     assert await damages(site) == []
     now = [await site.status(job_id) for job_id in (late, good, dead, running)]
@@ -110,7 +109,7 @@ async def test_finished_job_whose_facts_were_lost_is_forgotten(site: Site) -> No
 
 async def test_counts_are_left_alone_when_there_is_too_much_to_count(site: Site) -> None:
     await site.put(5)
-    await site.store.client.hset(f"{site.prefix}waiting", "default", "9")
+    await site.store.client.hset(f"{site.prefix}waiting", "default:resize", "9")
     found = [damage async for damage in find_damage(site.store, mend=True, look_most=4)]
     assert [(damage.word, damage.known) for damage in found] == [("uncounted", False)]
     assert [damage.word for damage in await damages(site, mend=True)] == ["waiting_wrong"]
