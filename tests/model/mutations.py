@@ -45,34 +45,9 @@ MUTATIONS = (
         "if alike and body and q.name",
     ),
     Mutation(
-        "rounds: a job that ran before is taken for one that did not",
-        "if own[at] or not body or sub(body, 1, length)",
-        "if not body or sub(body, 1, length)",
-    ),
-    Mutation(
         "rounds: jobs are not counted",
         "    spend_free(t, n - before)\n",
         "",
-    ),
-    Mutation(
-        "rounds: a key gives jobs of a worse class before others of its own",
-        "      if size > 2 and tonumber(found[size]) >= class + SPAN then return false end\n",
-        "",
-    ),
-    Mutation(
-        "rounds: keys of a worse class give jobs as if they were of the first one's",
-        "    if tonumber(names[#names]) >= class + SPAN then return false end\n",
-        "",
-    ),
-    Mutation(
-        "rounds: who was served last comes first",
-        "for place = i, i + count - 1 do",
-        "for place = 0, count - 1 do",
-    ),
-    Mutation(
-        "rounds: a key that was not served in the last round loses a job",
-        "local at = x <= i and j + 2 or j\n",
-        "local at = j + 2\n",
     ),
     Mutation(
         "intake: a key that may be blocked is taken for one that may not",
