@@ -127,9 +127,11 @@ class Driver:
         if (there := results(reply)) != right:
             raise Broken(f"submit answered {there}, it must answer {right}")
         new = [self.model.jobs[job_id] for _, job_id, _ in right if job_id in self.model.jobs and job_id not in known]
+        # one whose standby claim brings nothing is woken all the same, and stays among the idle
+        told = False
         if standby and len(jobs) <= HANDED_MOST and any(not job.due_us for job in new):
-            self._hand_over(standby, snapshot, due)
-        self._end_step("submit", snapshot, before)
+            told = self._hand_over(standby, snapshot, due) == 0
+        self._end_step("submit", snapshot, before, told=told)
 
     def _standby(self) -> Claim | None:
         """The claim that a submit is to make, if it brings something."""
@@ -142,7 +144,8 @@ class Driver:
     def _due(self) -> list[str]:
         return [member for member, at in self.snapshot.zset("due").items() if at <= self.model.now_us]
 
-    def _hand_over(self, standby: Claim, snapshot: Snapshot, due: Sequence[str]) -> None:
+    def _hand_over(self, standby: Claim, snapshot: Snapshot, due: Sequence[str]) -> int:
+        """How many jobs it has brought."""
         jobs: Sequence[Claimed] = ()
         field = "nonce" if standby.place == 1 else "nonce2"
         if snapshot.hash(f"dispatcher:{standby.dispatcher}").get(field) == standby.nonce:
@@ -150,6 +153,7 @@ class Driver:
             jobs = list(parse_claim(reply, partition=0, nonce=standby.nonce)[2])
         self.tally.handed += len(jobs)
         self._follow(standby, Answer(None, None, jobs), snapshot, due[: standby.promote_most])
+        return len(jobs)
 
     def settle(self, items: Sequence[Settlement]) -> None:
         def statuses(reply: bytes) -> list[str]:
@@ -329,9 +333,9 @@ class Driver:
             raise Broken(f"{name} answered {there}, it must answer {right}")
         self._end_step(name, snapshot, before)
 
-    def _end_step(self, name: str, snapshot: Snapshot, before: Container[str]) -> None:
-        """`before` are the ids of what was ready before it."""
-        woke_nobody = self._woke_nobody(snapshot)
+    def _end_step(self, name: str, snapshot: Snapshot, before: Container[str], *, told: bool = False) -> None:
+        """`before` are the ids of what was ready before it; `told`: somebody was woken for certain."""
+        woke_nobody = not told and self._woke_nobody(snapshot)
         self._reconcile(snapshot)
         self._check(snapshot)
         ready = [job for job in candidates(self.model) if job.job_id not in before]
