@@ -61,9 +61,10 @@ do
   function take_ahead()
     local ms = floor(next_due_us / 1000)
     local hold_us = math.max(0, ms * 1000 - now_us)
-    local free, lane_of, target_of = free_among(due_by(ms), ms)
-    -- a share for each lane is the walk's to give
-    if #free == 0 or #free > n and weight_sum > 0 then return end
+    local entries = due_by(ms)
+    local free, lane_of, target_of = free_among(entries, ms)
+    -- where not all will have a place, a share for each lane is the walk's to give, and others of that ms may come first
+    if #free == 0 or #entries > n and (#free < #entries or weight_sum > 0) then return end
     if hold_us > 0 then set_clock(now_us + hold_us) end
     begin_taking(lease_ms, n)
     start_ahead(free, math.min(#free, n), lane_of, target_of)

@@ -479,8 +479,8 @@ MUTATIONS = (
     ),
     Mutation(
         "ahead: weights do not matter",
-        " or #free > n and weight_sum > 0 then return end",
-        " then return end",
+        " or #entries > n and (#free < #entries or weight_sum > 0) then return end",
+        " or #entries > n and #free < #entries then return end",
     ),
     Mutation(
         "claim: a repeat is not held",

@@ -101,6 +101,18 @@ async def test_nothing_is_given_ahead_by_more_than_was_asked_for(site: Site, ahe
     assert await site.status(ids[0]) == "scheduled"
 
 
+async def test_nothing_is_given_ahead_of_what_comes_first_of_that_ms_without_a_place_for_both(site: Site) -> None:
+    await site.store.control_flow("mail", {"concurrency": 5})
+    site.partition = site.store.limit_partitions("mail")[0]
+    urgent = await site.put(target="mail", delay_ms=1000, priority=5)
+    other = await due_in(site, 4)
+    worker = site.worker()
+    assert await claim(worker, 1) == Got([], 0), "it would have the only slot before the other"
+    assert await claim(worker, 2) == Got(other, 4000), "there is one for each"
+    await site.clock.advance(4)
+    assert await claim(worker, 1) == Got(urgent, 0)
+
+
 async def test_nothing_is_given_ahead_while_there_is_something_else(site: Site) -> None:
     ids = await due_in(site, 4)
     there = await site.put()
