@@ -23,33 +23,34 @@ _TURNED_S = 0.001
 """A timer has whole milliseconds, and may run one early: what is left then the loop turns off."""
 
 
-_DISTRUST_S = 60.0
-"""Once this machine's clock showed another time than the server's it is not taken for the same for so long."""
+_KNOWN_S = 10.0
+"""So long what one answer told of the server's clock counts: those of two machines that are kept right part by some
+10 us meanwhile."""
 
 
-class Clocks:
-    """Whether this machine's clock may be the server's: it is, unless an answer tells of a time outside of its call.
-
-    A slow one shows less than a fast one, so what one has shown counts for a while.
-    """
+class ServerClock:
+    """When it is what time by the server's clock, at the latest: as if the answer that was the quickest to come of the
+    last few had taken no time at all. This machine's own time of day is not asked, so it may be any."""
 
     def __init__(self) -> None:
-        self._apart_until_s = -math.inf
+        self._behind_s = self._older_s = math.inf
+        self._since_s = -math.inf
 
     def saw(self, call: Call, jobs: Arrivals) -> None:
         """Told of an answer: the server's time in it is a whole millisecond, but exact in one that is to be held."""
-        told_s = jobs.due_s - jobs.hold_us / 1e6
-        if told_s > call.came_at_s or told_s + (0.0 if jobs.hold_us else 0.001) < call.sent_at_s:
-            self._apart_until_s = call.came_s + _DISTRUST_S
+        came_s, told_s = call.came_s, jobs.due_s - jobs.hold_us / 1e6
+        if call.sent_s - told_s - (0.0 if jobs.hold_us else 0.001) > min(self._behind_s, self._older_s):
+            self._behind_s = self._older_s = math.inf  # the server's clock was put back
+        if came_s - self._since_s >= _KNOWN_S / 2:
+            self._older_s = self._behind_s if came_s - self._since_s < _KNOWN_S else math.inf
+            self._behind_s, self._since_s = math.inf, came_s
+        self._behind_s = min(self._behind_s, came_s - told_s)
 
     def due_s(self, call: Call, jobs: Arrivals) -> float:
-        """When what was answered may start, by `perf_counter`.
-
-        By this machine's clock, if that is the server's; else what is left counts from the answer: nothing is early.
-        """
-        if jobs.hold_us and call.came_s >= self._apart_until_s:
-            return call.came_s + jobs.due_s - call.came_at_s
-        return call.came_s + jobs.hold_us / 1e6
+        """When what was answered may start, by `perf_counter`: no earlier than it is due."""
+        if not jobs.hold_us:
+            return call.came_s
+        return jobs.due_s + min(self._behind_s, self._older_s)
 
 
 @dataclass(slots=True, eq=False)

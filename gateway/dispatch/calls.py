@@ -23,10 +23,9 @@ class Standby:
 class Call:
     """An exchange, from when it leaves until its answer is taken; times are by `perf_counter`.
 
-    `asked_s` is when it left first, `sent_s` when it did last: it is repeated until it is answered, at `came_s`. By the
-    wall clock that was at `sent_at_s` and `came_at_s`. `doubtful` from
-    when it has failed once: its outcomes may be written, and a claim bring the same jobs again. Of such the repeat
-    would be refused, as if their leases had been lost.
+    `asked_s` is when it left first, `sent_s` when it did last: it is repeated until it is answered, at `came_s`.
+    `doubtful` from when it has failed once: its outcomes may be written, and a claim bring the same jobs again. Of such
+    the repeat would be refused, as if their leases had been lost.
     """
 
     settlements: Sequence[Settlement]
@@ -36,10 +35,8 @@ class Call:
     asked_s: float = 0.0
     sent_s: float = 0.0
     doubtful: bool = False
-    sent_at_s: float = 0.0
     came: Exchange | None = None
     came_s: float = 0.0
-    came_at_s: float = 0.0
     task: asyncio.Task[None] | None = None
 
     @property

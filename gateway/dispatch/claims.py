@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from time import perf_counter, time
+from time import perf_counter
 
 import structlog
 
-from gateway.dispatch.ahead import AHEAD_US, ASK_S, Ahead, Clocks
+from gateway.dispatch.ahead import AHEAD_US, ASK_S, Ahead, ServerClock
 from gateway.dispatch.calls import Call, Standby
 from gateway.dispatch.slots import Slots, Turn
 from gateway.errors import StoreError, StoreMismatch
@@ -71,16 +71,14 @@ class ClaimLoop:
         settled: Callable[[Sequence[Settlement], Sequence[str]], None],
         rng: random.Random,
         partitions: int = 1,
-        wall_s: Callable[[], float] = time,
     ) -> None:
         self._worker = worker
         self._slots = slots
         self._start = start
         self._settled = settled
         self._rng = rng
-        self._wall_s = wall_s
         self._ahead = Ahead(self._start_held)
-        self._clocks = Clocks()
+        self._server_clock = ServerClock()
         self._settlements: list[Settlement] = []
         self._event = asyncio.Event()
         self._written = asyncio.Event()
@@ -276,10 +274,10 @@ class ClaimLoop:
         try:
             while True:
                 self.turned_s = asyncio.get_running_loop().time()
-                call.sent_s, call.sent_at_s = perf_counter(), self._wall_s()
+                call.sent_s = perf_counter()
                 try:
                     exchange = await self._worker.exchange(call.settlements, call.claim)
-                    call.came_s, call.came_at_s = perf_counter(), self._wall_s()
+                    call.came_s = perf_counter()
                     call.came = self._kept(call, exchange) if call.doubtful else exchange
                     return
                 except StoreMismatch:
@@ -320,8 +318,8 @@ class ClaimLoop:
         self._look_at = call.sent_s + self._wait_s(exchange.wake_in_s, asked_ahead=claim.ahead_us > 0)
         self._hungry = self._hungry or exchange.more or got == claim.n
         self._plenty = 0 < claim.n == got and exchange.more
-        self._clocks.saw(call, exchange.claimed)
-        if got and (due_s := self._clocks.due_s(call, exchange.claimed)) > perf_counter():
+        self._server_clock.saw(call, exchange.claimed)
+        if got and (due_s := self._server_clock.due_s(call, exchange.claimed)) > perf_counter():
             self._ahead.hold(exchange.claimed, call.asked_s, due_s=due_s)
         elif got:
             self._arrived.append((exchange.claimed, call.asked_s))
