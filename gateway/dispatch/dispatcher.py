@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import secrets
 import socket
@@ -53,6 +54,9 @@ _FLUSH_S = 5.0
 
 _END_S = 3.0
 """Of that: how long attempts may take to end before they are left behind, to end with the process."""
+
+_CANCELLED_MOST = 1000
+"""Cancellations of jobs that it does not have which a dispatcher remembers: of most it is told after their end."""
 
 
 def dispatcher_name() -> str:
@@ -109,6 +113,7 @@ class Dispatcher:
         )
         self._lease_ms = round(settings.gateway.lease * 1000)
         self._draining = False
+        self._cancelled_s: dict[str, float] = {}
         self._slots = Slots(settings.gateway.slots)
         self._suspect_place = SuspectPlace(
             self._slots,
@@ -230,6 +235,8 @@ class Dispatcher:
                 self._give_back(job)
                 self._loops[job.partition].settle(Settlement(job.job_id, job.token, "released"))
             return
+        if self._cancelled_s:
+            jobs = [job for job in jobs if not self._end_cancelled(job, asked_s)]
         self._telling.claimed(jobs)
         self._attempts.start(jobs, until_s=asked_s + self._lease_ms / 1000)
         # once they have begun: nobody waits for what is told of it
@@ -291,6 +298,19 @@ class Dispatcher:
             if (job := loop.take_held(job_id)) is not None:
                 self._give_back(job)
                 loop.settle(Settlement(job_id, job.token, "cancelled"))
+                return
+        # its claim's answer may be on its way still
+        self._cancelled_s[job_id] = perf_counter()
+        if len(self._cancelled_s) > _CANCELLED_MOST:
+            del self._cancelled_s[next(iter(self._cancelled_s))]
+
+    def _end_cancelled(self, job: Claimed, asked_s: float) -> bool:
+        """Ends a job whose cancellation came before the answer of its claim; whether it did."""
+        if self._cancelled_s.pop(job.job_id, -math.inf) < asked_s:
+            return False
+        self._give_back(job)
+        self._loops[job.partition].settle(Settlement(job.job_id, job.token, "cancelled"))
+        return True
 
     def _held(self) -> list[Held]:
         return [(it.claimed.partition, job_id, it.claimed.token) for job_id, it in list(self._attempts.held.items())]

@@ -194,6 +194,25 @@ async def test_a_held_job_is_not_started_when_it_is_cancelled(
         await until_so(lambda: running.dispatcher._slots.free == running.settings.gateway.slots)
 
 
+async def test_a_job_that_is_cancelled_before_the_answer_of_its_claim_is_there_does_not_start(
+    valkey_server: Server, namespace: str, tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with dispatching(settings_for(tmp_path, valkey_server.url, namespace)) as running:
+        exchange = Worker.exchange
+
+        async def cancelling(self: Worker, settlements: Sequence[Settlement], claim: ClaimRequest | None) -> Exchange:
+            answer = await exchange(self, settlements, claim)
+            for job in answer.claimed if claim is not None else ():
+                running.dispatcher._cancel(job.job_id)
+            return answer
+
+        monkeypatch.setattr(Worker, "exchange", cancelling)
+        job_id = await running.client.submit("mark", {"stage": namespace, "label": "cancelled"}, delay_ms=100)
+        assert (await running.client.ended(job_id)).status == "cancelled"
+        assert stage.log == []
+        await until_so(lambda: running.dispatcher._slots.free == running.settings.gateway.slots)
+
+
 async def test_other_jobs_run_while_one_is_held_which_has_its_slot(
     valkey_server: Server, namespace: str, tmp_path: Path, stage: Stage, holding: Holding
 ) -> None:
