@@ -237,6 +237,8 @@ class Dispatcher:
             return
         if self._cancelled_s:
             jobs = [job for job in jobs if not self._end_cancelled(job, asked_s)]
+            if not jobs:
+                return
         self._telling.claimed(jobs)
         self._attempts.start(jobs, until_s=asked_s + self._lease_ms / 1000)
         # once they have begun: nobody waits for what is told of it

@@ -209,6 +209,8 @@ async def test_a_job_that_is_cancelled_before_the_answer_of_its_claim_is_there_d
         monkeypatch.setattr(Worker, "exchange", cancelling)
         job_id = await running.client.submit("mark", {"stage": namespace, "label": "cancelled"}, delay_ms=100)
         assert (await running.client.ended(job_id)).status == "cancelled"
+        async with asyncio.timeout(5):
+            await running.dispatcher._attempts.wait_idle()  # nor is anything waited for by a drain
         assert stage.log == []
         await until_so(lambda: running.dispatcher._slots.free == running.settings.gateway.slots)
 
