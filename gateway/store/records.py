@@ -134,6 +134,8 @@ def _timeline(record: Record, lines: list[dict[str, Any]]) -> list[Entry]:
             told = line["attempt"], line["started"]
             entries.append(Entry("started", line["started"], line["attempt"], {"dispatcher": line["dispatcher"]}))
         entries.append(Entry(line["type"], line["at"], line["attempt"], facts))
+        if line["type"] == "released":  # the next attempt has the same number, and may begin in the same ms
+            told = (0, None)
     untold = record.started_ms is not None and told != (record.attempts, record.started_ms)
     if record.status in (Status.RUNNING, Status.SUCCEEDED) and record.started_ms is not None and untold:
         entries.append(Entry("started", record.started_ms, record.attempts, {"dispatcher": record.dispatcher}))

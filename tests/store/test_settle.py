@@ -197,3 +197,11 @@ async def test_running_job_whose_payload_was_lost_is_settled(site: Site, key: st
     assert statuses == ["dead", "dead", "pending"], "there is nothing to run it with again"
     record = await site.record(ids[1])
     assert (record.target, record.lane, record.key, record.reason) == ("resize", "default", key, "exhausted")
+
+
+async def test_timeline_tells_of_a_job_that_is_given_back_and_starts_again_within_one_ms(site: Site) -> None:
+    job_id = (await site.put())[0]
+    await site.run("released")
+    await site.run("succeeded")
+    kinds = [entry.type for entry in (await site.store.find(job_id)).timeline]
+    assert kinds == ["accepted", "started", "released", "started", "succeeded"]
