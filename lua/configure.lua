@@ -9,11 +9,8 @@ if not whole(ARGV[1], 1) or #ARGV < 5 then return redis.error_reply('ERR configu
 if ARGV[3] ~= '' and not whole(ARGV[3], 0) then return redis.error_reply('ERR configure: dead is no number') end
 -- What waits in a lane as a whole is counted only as long as that has a cap.
 local function count_capped()
-  local sums, flat = {}, call('HGETALL', P .. 'waiting')
-  for i = 1, #flat, 2 do
-    local lane = match(flat[i], '^[^:]*')
-    if lane == flat[i] then call('HDEL', P .. 'waiting', lane) else sums[lane] = (sums[lane] or 0) + tonumber(flat[i + 1]) end
-  end
+  local sums, whole_lanes = count_waiting()
+  call_many('HDEL', P .. 'waiting', whole_lanes)
   for lane in string.gmatch(ARGV[4], '([^,]+)=%d+') do
     if sums[lane] then call('HSET', P .. 'waiting', lane, sums[lane]) end
   end

@@ -31,16 +31,6 @@ local function longest_ms(lane)
   return math.max(waited_ms(lane), wait_of(oldest))
 end
 
--- Pending jobs by lane.
-local function count_waiting()
-  local sums, flat = {}, call('HGETALL', P .. 'waiting')
-  for i = 1, #flat, 2 do
-    local lane = match(flat[i], '^([^:]*):')
-    if lane then sums[lane] = (sums[lane] or 0) + tonumber(flat[i + 1]) end
-  end
-  return sums
-end
-
 local waiting_in = count_waiting()
 local out = { call('ZCARD', P .. 'due'), call('ZCARD', P .. 'leases'), call('ZCARD', P .. 'dead'), call('ZCARD', P .. 'done'),
   call('ZCOUNT', P .. 'dispatchers', '(' .. NOW, '+inf'), late_us(), call('HGETALL', P .. 'stats'), dead_ms(),

@@ -33,7 +33,7 @@ from gateway.dispatch.upkeep import reap, upkeep
 from gateway.errors import StoreError
 from gateway.events import JobEvent
 from gateway.executor import ENDING_S
-from gateway.jobs import Claimed, Settlement
+from gateway.jobs import Claimed, Outcome, Settlement
 from gateway.liveness import HUNG_S
 from gateway.registrations import Registrations
 from gateway.registry import Registry
@@ -232,8 +232,7 @@ class Dispatcher:
         late = perf_counter() - asked_s > self._lease_ms / 2000
         if self._draining or late:
             for job in jobs:
-                self._give_back(job)
-                self._loops[job.partition].settle(Settlement(job.job_id, job.token, "released"))
+                self._end_unbegun(job, "released")
             return
         if self._cancelled_s:
             jobs = [job for job in jobs if not self._end_cancelled(job, asked_s)]
@@ -298,8 +297,7 @@ class Dispatcher:
             return
         for loop in self._loops:
             if (job := loop.take_held(job_id)) is not None:
-                self._give_back(job)
-                loop.settle(Settlement(job_id, job.token, "cancelled"))
+                self._end_unbegun(job, "cancelled")
                 return
         # its claim's answer may be on its way still
         self._cancelled_s[job_id] = perf_counter()
@@ -310,9 +308,12 @@ class Dispatcher:
         """Ends a job whose cancellation came before the answer of its claim; whether it did."""
         if self._cancelled_s.pop(job.job_id, -math.inf) < asked_s:
             return False
-        self._give_back(job)
-        self._loops[job.partition].settle(Settlement(job.job_id, job.token, "cancelled"))
+        self._end_unbegun(job, "cancelled")
         return True
+
+    def _end_unbegun(self, job: Claimed, outcome: Outcome) -> None:
+        self._give_back(job)
+        self._loops[job.partition].settle(Settlement(job.job_id, job.token, outcome))
 
     def _held(self) -> list[Held]:
         return [(it.claimed.partition, job_id, it.claimed.token) for job_id, it in list(self._attempts.held.items())]

@@ -68,8 +68,8 @@ class Telling:
                 self._emit("started", job)
 
     def done(self, job: Claimed, *, lost: bool) -> None:
-        """An attempt is over; what became of its job is not written yet, or was `lost` to another dispatcher."""
-        if job.traced and self._traces is not None:
+        """A traced attempt is over; what became of its job is not written yet, or was `lost` to another dispatcher."""
+        if self._traces is not None:
             self._traces.lost(job) if lost else self._traces.done(job)
 
     def settled(self, ended: Sequence[Ended]) -> None:

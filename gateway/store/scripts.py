@@ -30,6 +30,7 @@ PARTS = {
     **dict.fromkeys(("schedule_fire", "forward"), ("intake",)),
     **dict.fromkeys(("list", "list_queued", "replay_some"), ("places",)),
     **dict.fromkeys(("lookup", "targets"), ("reasons",)),
+    **dict.fromkeys(("configure", "inspect"), ("depths",)),
     **dict.fromkeys(("flow_control",), ("breaker",)),
     **dict.fromkeys(("claim", "exchange"), _CLAIM),
     "settle": _SETTLE,
