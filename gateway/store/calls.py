@@ -11,7 +11,7 @@ from gateway.histograms import COUNTS, FAST_SECONDS, Counts, Histogram
 
 
 class Calls(Collector):
-    """Counts the calls of one client; a call is one write and its replies, however many scripts are in it."""
+    """Counts the calls of one client; a call is one script's, and its reply."""
 
     def __init__(self) -> None:
         self._durations = Histogram(
@@ -21,7 +21,7 @@ class Calls(Collector):
         self._errors = Counts("gateway_redis_errors", "Round trips to Redis that failed", ["kind"])
 
     def took(self, script: str, seconds: float) -> None:
-        """One round trip, of one script or of several with `+` between."""
+        """One round trip."""
         self._durations.observe(script, seconds)
 
     def batch(self, script: str, jobs: int) -> None:

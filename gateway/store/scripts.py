@@ -168,41 +168,6 @@ def reply_of(client: Client, sent: asyncio.Future[list[Any]]) -> Any:
     return None
 
 
-def _command(client: Client, it: Script) -> tuple[str, str]:
-    return ("FCALL", it.function) if it.is_function and takes_functions(client) else ("EVALSHA", it.sha)
-
-
-async def run_pipelined(client: Client, prefix: str, calls: Sequence[tuple[str, Sequence[Arg]]]) -> list[Any]:
-    """Calls several scripts in one write, in order; each must be safe to repeat with the same arguments.
-
-    A script that the server forgot, or whose slot has moved, is run anew, alone: the ones after it in the list may
-    have run already, so callers must not depend on an earlier one's effect (settle, then claim: a late settle frees
-    nothing that the claim needed).
-    """
-    began_s = perf_counter()
-    replies = await share(client, prefix, [(*_command(client, script(name)), 1, prefix, *args) for name, args in calls])
-    client.calls.took("+".join([name for name, _ in calls]), perf_counter() - began_s)
-    for index, reply in enumerate(replies):
-        if isinstance(reply, MovedError) or is_unknown(reply) or takes_none(reply):  # it was not carried out
-            name, args = calls[index]
-            replies[index] = await run(client, name, prefix, args)
-        elif isinstance(reply, Exception):
-            raise store_error(reply) from reply
-    return replies
-
-
-async def share(client: Client, prefix: str, commands: Sequence[tuple[Arg, ...]]) -> list[Any]:
-    """As `send`, over the connection that the process's calls share: for commands that never block."""
-    server = client
-    try:
-        server = await client.server_of(prefix)
-        replies = await server.send(commands)
-    except (RedisError, OSError) as error:
-        server.failed(error)
-        raise store_error(error) from error
-    return _told(server, replies)
-
-
 async def send(client: Client, prefix: str, commands: Sequence[tuple[Arg, ...]]) -> list[Any]:
     """The commands in one write, on a connection of their own to the server that holds the partition: their replies,
     errors among them."""
