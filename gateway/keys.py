@@ -115,6 +115,11 @@ class Keyspace:
         return f"{self.prefix}conf"
 
     @property
+    def done(self) -> str:
+        """The ids of jobs that succeeded or were cancelled."""
+        return f"{self.prefix}done"
+
+    @property
     def events(self) -> str:
         """The stream of what happened to jobs while somebody followed."""
         return f"{self.prefix}events"
