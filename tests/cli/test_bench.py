@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.bench import delayed, hooks
+from gateway.cli.bench import delayed, flood, hooks
 from tests.processes import processes_of
 from tests.servers import Server
 from tests.waiting import until_sync
@@ -28,6 +28,16 @@ def test_deliveries_are_measured_over_as_many_connections_as_are_asked_for(valke
     report = asyncio.run(hooks.measure(valkey_server.url, deliveries=100, repetitions=1, connections=3))
     assert "over 3 connections" in report.title
     assert [len(figure.values) for figure in report.figures] == [1, 1, 1, 1]
+
+
+def test_flood_is_shown_by_the_submit_and_by_the_bare_loop_of_the_same_run(valkey_server: Server) -> None:
+    report = asyncio.run(flood.measure(valkey_server.url, jobs=100, processes=1, repetitions=1))
+    values = {figure.name: figure.values[0] for figure in report.figures}
+    limits = {figure.name: figure.limit for figure in report.figures}
+    for slots in flood.SLOTS:
+        assert limits[f"{slots} slots"] == (values["submit alone, 500 a call"],)
+        by_loop = values[f"{slots} slots"] / values["bare claim + settle loop"]
+        assert values[f"{slots} slots, by bare loop"] == pytest.approx(by_loop)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked for in /proc")

@@ -75,7 +75,7 @@ def flood(
     redis: Redis = None,
     as_json: AsJson = False,
 ) -> None:
-    """One process submits while others drain, with 25, 50 and 100 slots; beside it the submit alone."""
+    """One process submits while others drain, with 25, 50 and 100 slots; beside it the submit and a bare drain."""
     _show(
         redis,
         as_json,

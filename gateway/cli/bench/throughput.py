@@ -19,13 +19,10 @@ async def measure(url: str, *, jobs: int, repetitions: int, processes: int = 0, 
     drained: list[float] = []
     filled: list[float] = []
     payloads = [b'{"n":1}'] * jobs
-    loop = asyncio.get_running_loop()
     for _ in range(repetitions):
-        async with fresh_store(url) as store:
-            began = loop.time()
-            await fill(store, NOOP, payloads)
-            filled.append(jobs / (loop.time() - began))
-            bare.append(jobs / await _bare_drain(store, jobs))
+        submitted, looped = await bare_rates(url, payloads)
+        filled.append(submitted)
+        bare.append(looped)
         async with fresh_store(url) as store:
             drain = (
                 _drain(url, store, payloads, slots)
@@ -42,6 +39,16 @@ async def measure(url: str, *, jobs: int, repetitions: int, processes: int = 0, 
             Figure("bulk submit, 500 a call", "jobs/s", tuple(filled)),
         ],
     )
+
+
+async def bare_rates(url: str, payloads: list[bytes]) -> tuple[float, float]:
+    """Jobs a second that are submitted while nobody drains, and that a bare loop then claims and settles."""
+    loop = asyncio.get_running_loop()
+    async with fresh_store(url) as store:
+        began = loop.time()
+        await fill(store, NOOP, payloads)
+        submitted = len(payloads) / (loop.time() - began)
+        return submitted, len(payloads) / await _bare_drain(store, len(payloads))
 
 
 async def _drain(url: str, store: Store, payloads: list[bytes], slots: int) -> float:
