@@ -11,8 +11,8 @@ from tests.peers.install import Installed
 from tests.peers.measure import Round
 
 _HEAD = (
-    "| | drained, jobs/s | bulk, jobs/s | 50 at once, jobs/s | one by one, jobs/s | p50, ms | p99, ms | "
-    "memory, MiB |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    "| | drained, jobs/s | end to end, jobs/s | bulk, jobs/s | 50 at once, jobs/s | one by one, jobs/s | p50, ms | "
+    "p99, ms | memory, MiB |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
 )
 
 
@@ -41,7 +41,7 @@ def _median(values: Sequence[float | None]) -> float | None:
 
 
 def _row(name: str, it: Round) -> str:
-    rates = (it.drain, it.bulk, it.together, it.single)
+    rates = (it.drain, it.end_to_end, it.bulk, it.together, it.single)
     cells = [f"{value:,.0f}" if value is not None else "–" for value in rates]
     cells += [f"{it.p50_ms:.2f}", f"{it.p99_ms:.2f}", f"{it.resident / 2**20:.0f}"]
     return f"| {name} | {' | '.join(cells)} |"

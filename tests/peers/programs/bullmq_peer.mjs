@@ -21,7 +21,7 @@ if (how === "work") {
   const queue = new Queue("q", { connection });
   await queue.waitUntilReady();
   const single = (number) => queue.add("noop", number, options);
-  const began = performance.now();
+  const [beganAt, began] = [now(), performance.now()];
   let found;
   if (how === "pace") {
     found = [];
@@ -45,7 +45,7 @@ if (how === "work") {
     } else {
       for (let number = 0; number < count; number++) await single(number);
     }
-    found = (count * 1000) / (performance.now() - began);
+    found = [beganAt, (count * 1000) / (performance.now() - began)];
   }
   console.log(JSON.stringify(found));
   await queue.close();

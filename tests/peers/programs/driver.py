@@ -40,7 +40,8 @@ class Submits:
 
 
 def main(submits: Submits) -> None:
-    """`bulk N`, `single N`, `together N`: prints the jobs per second; `pace N RATE`: when each was sent."""
+    """`bulk N`, `single N`, `together N`: prints when it began and the jobs per second; `pace N RATE`: when each was
+    sent."""
     how, count = sys.argv[1], int(sys.argv[2])
     print(json.dumps(asyncio.run(_submit(submits, how, count))))
 
@@ -49,7 +50,7 @@ async def _submit(submits: Submits, how: str, count: int) -> Any:
     async with submits.around or nullcontext():
         if how == "pace":
             return await _pace(submits, count, float(sys.argv[3]))
-        began = time.perf_counter()
+        began_at, began = time.time(), time.perf_counter()
         if how == "bulk" and submits.bulk is not None:
             for first in range(0, count, BULK):
                 await submits.bulk(range(first, min(count, first + BULK)))
@@ -58,7 +59,7 @@ async def _submit(submits: Submits, how: str, count: int) -> Any:
                 await submits.single(number)
         else:
             await _together(submits, count)
-        return count / (time.perf_counter() - began)
+        return began_at, count / (time.perf_counter() - began)
 
 
 async def _together(submits: Submits, count: int) -> None:
