@@ -30,7 +30,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="gw-peers-") as temporary, Server(tcp=True) as server:
         for peer in wanted:
             try:
-                installed.append(install(peer, given.folder or Path(temporary)))
+                installed.append(install(peer, (given.folder or Path(temporary)).resolve()))
             except Exception as error:  # one that cannot be had is no reason not to measure the others
                 print(f"{peer.name} cannot be installed: {error}", flush=True)
                 failed = 1

@@ -137,8 +137,7 @@ class Stage:
         return dict(runs)
 
     def _client(self, *words: str) -> str:
-        program = self.it.peer.program
-        command = ["node", program] if self.it.peer.npm else [str(self.it.python), program]
+        command = [str(self.it.interpreter), self.it.peer.program]
         done = subprocess.run(
             [*command, *words], cwd=PROGRAMS, env=self._environment(), capture_output=True, text=True, timeout=_STEP_S
         )
@@ -149,7 +148,7 @@ class Stage:
     def _environment(self) -> dict[str, str]:
         url = self.server.url.removesuffix("/0")
         return {
-            "PATH": f"{self.it.python.parent}:{os.environ['PATH']}",
+            "PATH": f"{self.it.interpreter.parent}:{os.environ['PATH']}",
             "PYTHONPATH": str(PROGRAMS),
             "PEER_REDIS_URL": url,
             "PEER_RECORD": str(self.record),

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
+
+
+class Source(Enum):
+    """Where packages are of."""
+
+    PYPI = "PyPI"
+    NPM = "npm"
+    DEBIAN = "Debian"
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
     """A system: what installs it, what starts its worker (beside its program), and how many jobs a run has.
 
-    `packages` are of PyPI, or of npm; none for this project itself, which runs as it lies.
+    `packages` are none for this project itself, which runs as it lies.
     """
 
     name: str
@@ -19,7 +28,7 @@ class Peer:
     setting: str
     jobs: int = 20_000
     environment: tuple[tuple[str, str], ...] = ()
-    npm: bool = False
+    source: Source = Source.PYPI
 
     @property
     def distribution(self) -> str:
@@ -36,7 +45,16 @@ PEERS = (
         ("bullmq", "ioredis"),
         ("node", "bullmq_peer.mjs", "work"),
         "one process, `concurrency: 100`, `removeOnComplete`",
-        npm=True,
+        source=Source.NPM,
+    ),
+    Peer(
+        "Sidekiq",
+        "sidekiq_peer.rb",
+        ("ruby-sidekiq",),
+        ("ruby", "-S", "sidekiq", "-r", "./sidekiq_peer.rb", "-c", "10"),
+        "one process, `concurrency` 10, Ruby without its JIT",
+        jobs=10_000,
+        source=Source.DEBIAN,
     ),
     Peer(
         "dramatiq",
