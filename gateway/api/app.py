@@ -33,8 +33,9 @@ from gateway.api.reply import Reply, json_reply, send_reply
 from gateway.api.sources import Meters, Triggers
 from gateway.api.workers import Workers
 from gateway.egress.addresses import parse_allow
-from gateway.egress.client import EgressClient
+from gateway.egress.late import LateClient
 from gateway.errors import NotFound, StoreError, StoreMismatch
+from gateway.executor import HttpClient
 from gateway.lag import LoopLag
 from gateway.registrations import Registrations
 from gateway.registry import Registry
@@ -55,12 +56,13 @@ def create_app(
     store: Store,
     registry: Registry,
     *,
-    http: EgressClient | None = None,
+    http: HttpClient | None = None,
     clock: Callable[[], float] = time.time,
     close_store: bool = False,
     workers_folder: Path | None = None,
 ) -> Starlette:
-    """The gateway as an ASGI application; `clock` gives Unix seconds, `http` sends the tests of targets.
+    """The gateway as an ASGI application; `clock` gives Unix seconds, `http` sends the tests of targets instead of
+    the guarded client.
 
     The store may be unconfigured and Redis away: routes answer 503 until it is there. While the application's
     lifespan runs it is tried for in the background, and closed at the end if `close_store`. `workers_folder` is where
@@ -71,12 +73,13 @@ def create_app(
     store.expect_notices(registry.notices)
     lag, vitals = LoopLag(), Vitals("gateway", package.__version__)
     own_metrics = process_registry(lag, vitals, store.client.calls)
+    guarded = LateClient(settings.egress.allow)
     gateway = Gateway(
         settings=settings,
         store=store,
         registry=registry,
         registrations=Registrations(store, registry, rng=random.Random()),  # noqa: S311 (jitter)
-        http=http or EgressClient(settings.egress.allow),
+        http=http or guarded,
         catalog=_catalog(settings, store, registry),
         waits=Waits(store),
         events=EventFeed(store),
@@ -102,7 +105,7 @@ def create_app(
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[dict[str, Any]]:
         try:
-            async with _running(gateway):
+            async with guarded, _running(gateway):
                 yield {ON_DRAIN: lambda: _release(gateway)}
         finally:
             if close_store:
@@ -126,7 +129,6 @@ async def _running(gateway: Gateway) -> AsyncIterator[None]:
     gateway.metrics.streams.set_function(lambda: gateway.events.followers)
     running = (gateway.lag, gateway.registrations, gateway.workers)
     tasks = [asyncio.create_task(each.run()) for each in running]
-    await gateway.http.start()
     try:
         try:
             await gateway.gate.require()
@@ -139,7 +141,6 @@ async def _running(gateway: Gateway) -> AsyncIterator[None]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await gateway.http.aclose()
         await gateway.journal.aclose()
         await gateway.waits.aclose()
         await gateway.events.aclose()

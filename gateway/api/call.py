@@ -21,7 +21,7 @@ from gateway.api.rejections import Rejections
 from gateway.api.sources import Meters, Triggers
 from gateway.api.traces import RequestTrace
 from gateway.api.workers import Workers
-from gateway.egress.client import EgressClient
+from gateway.executor import HttpClient
 from gateway.lag import LoopLag
 from gateway.registrations import Registrations
 from gateway.registry import Registry
@@ -51,7 +51,7 @@ class Gateway:
     store: Store
     registry: Registry
     registrations: Registrations
-    http: EgressClient
+    http: HttpClient
     catalog: Catalog
     waits: Waits
     events: EventFeed

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 
 from gateway.errors import Fault, InvalidRequest
 from gateway.jobs import Status
-from gateway.settings import mend_name
+from gateway.spelling import mend_name
 from gateway.store.listing import Cursor, parse_cursor
 
 DEFAULT_LIMIT = 50

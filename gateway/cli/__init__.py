@@ -12,6 +12,7 @@ import typer
 import gateway
 from gateway.cli.streams import standard_streams
 from gateway.cli.subcommands import Subcommands
+from gateway.collector import collect_rarely
 from gateway.errors import (
     ConfigError,
     GatewayError,
@@ -59,6 +60,7 @@ def command(
 
 def main() -> None:
     """Runs the command; says what is wrong in one line, without a traceback, where it is the user's to mend."""
+    collect_rarely()
     with standard_streams():
         try:
             if sys.argv[1:] == ["dispatch"]:  # no option to read, and what reads them would stay: 9 MB a dispatcher

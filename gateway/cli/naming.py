@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from gateway.client import AsyncGateway
 from gateway.client.calls import schedules, targets, triggers
 from gateway.errors import GatewayError, NotFound
-from gateway.settings.spelling import mend_name
+from gateway.spelling import mend_name
 
 Run = Callable[[Callable[[AsyncGateway], Awaitable[list[str]]]], list[str]]
 

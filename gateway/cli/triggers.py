@@ -20,7 +20,8 @@ from gateway.client.calls import triggers as calls
 from gateway.errors import ConfigError, NotFound, StoreUnavailable
 from gateway.registry import Registry
 from gateway.schemes import looks_like_form
-from gateway.settings import Settings, mend_name, read_trigger
+from gateway.settings import Settings, read_trigger
+from gateway.spelling import mend_name
 from gateway.store.triggers import StoredTrigger, find_trigger, list_triggers
 from gateway.triggers import Trigger
 from gateway.verifier import WebhookRequest

@@ -13,7 +13,8 @@ from typing import Literal
 from gateway.errors import ConfigError, PluginError
 from gateway.hooks import API_ATTRIBUTE, PLUGIN_API, PROJECT
 from gateway.registry.builtins import BUILT_IN, import_builtins
-from gateway.settings import Settings, mend_name
+from gateway.settings import Settings
+from gateway.spelling import mend_name
 
 Refuse = Callable[[PluginError], None]
 """What is done with a plugin that cannot be used: it raises, unless faults are being collected."""

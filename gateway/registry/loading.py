@@ -16,7 +16,8 @@ from gateway.executor import Executor
 from gateway.hooks import PROJECT, HookSpecs
 from gateway.keys import NAME
 from gateway.registry.discovery import Found, Refuse, Source, discover, make_importable, stop
-from gateway.settings import TARGET_KEYS, TRIGGER_KEYS, Settings, field_names, mend_name
+from gateway.settings import TARGET_KEYS, TRIGGER_KEYS, Settings, field_names
+from gateway.spelling import mend_name
 from gateway.verifier import Verifier
 
 HOOKS = ("register_executors", "register_verifiers", "retry_delay", "job_event")

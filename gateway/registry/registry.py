@@ -30,13 +30,8 @@ from gateway.registry.targets import (
 )
 from gateway.schedules import Schedule
 from gateway.secret import Secret
-from gateway.settings import (
-    SecretSource,
-    Settings,
-    TargetSettings,
-    TriggerSettings,
-    known_names,
-)
+from gateway.settings import SecretSource, Settings, TargetSettings, TriggerSettings
+from gateway.spelling import known_names
 from gateway.triggers import Trigger
 from gateway.verifier import Verifier
 

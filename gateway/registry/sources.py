@@ -18,8 +18,8 @@ from gateway.settings import (
     TriggerSettings,
     decode,
     join_place,
-    mend_name,
 )
+from gateway.spelling import mend_name
 from gateway.triggers import ITEM, Route, Trigger, compile_route
 from gateway.verifier import Verifier
 

@@ -16,16 +16,8 @@ from gateway.jobs import CALLBACK_TARGET, URL_TARGET, JobRequest
 from gateway.limits import KeyLimits, Limits, flow_fields
 from gateway.registry.unread import Unread, unread_executor
 from gateway.secret import Secret
-from gateway.settings import (
-    TARGET_KEYS,
-    FieldFault,
-    SecretSource,
-    Settings,
-    TargetSettings,
-    decode,
-    join_place,
-    mend_name,
-)
+from gateway.settings import TARGET_KEYS, FieldFault, SecretSource, Settings, TargetSettings, decode, join_place
+from gateway.spelling import mend_name
 
 CALLBACK_EXECUTOR = "http"
 CALLBACK_TIMEOUT_S = 30.0

@@ -13,7 +13,6 @@ from gateway.settings.model import (
     Settings,
 )
 from gateway.settings.secrets import ConfigFile, SecretSource
-from gateway.settings.spelling import known_names, mend_name
 from gateway.settings.tables import (
     TARGET_KEYS,
     TRIGGER_KEYS,
@@ -44,9 +43,7 @@ __all__ = [
     "decode",
     "field_names",
     "join_place",
-    "known_names",
     "load",
-    "mend_name",
     "read_schedule",
     "read_target",
     "read_trigger",

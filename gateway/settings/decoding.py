@@ -17,7 +17,7 @@ from gateway.limits import KeyLimits, Limits, Rate
 from gateway.secret import Secret
 from gateway.settings.checks import FieldFault
 from gateway.settings.secrets import ConfigFile, SecretSource, UnreadSecret, read_path, read_secret
-from gateway.settings.spelling import mend_name
+from gateway.spelling import mend_name
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.backoff import RetryPolicy
 from gateway.durations import MAX_S
-from gateway.settings.spelling import mend_name
+from gateway.spelling import mend_name
 from gateway.submission.body import SubmitBody
 from gateway.submission.catalog import TargetFacts
 from gateway.submission.faults import Faults

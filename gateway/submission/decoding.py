@@ -15,7 +15,7 @@ from gateway.durations import Duration, parse_duration
 from gateway.errors import Fault, InvalidRequest
 from gateway.limits import Rate
 from gateway.nesting import MAX_DEPTH, too_deep
-from gateway.settings.spelling import mend_name
+from gateway.spelling import mend_name
 from gateway.submission.body import SubmitBody
 from gateway.submission.faults import Faults, step
 

@@ -16,7 +16,7 @@ import uvicorn
 from gateway.api import create_app
 from gateway.api.server import open_store, uvicorn_config
 from gateway.completion import completion_token
-from gateway.egress.client import EgressClient
+from gateway.executor import HttpClient
 from gateway.jobs import Settlement
 from gateway.registry import Registry
 from gateway.settings import Settings, load
@@ -108,7 +108,7 @@ def settings_for(directory: Path, redis_url: str, namespace: str, **environ: str
 
 
 @contextlib.asynccontextmanager
-async def running(settings: Settings, *, http: EgressClient | None = None) -> AsyncIterator[Running]:
+async def running(settings: Settings, *, http: HttpClient | None = None) -> AsyncIterator[Running]:
     """Serves until the block ends; `http` is what it calls out with, if not as the settings have it."""
     store, registry = open_store(settings), Registry.build(settings)
     listener = socket.create_server(("127.0.0.1", 0))

@@ -96,8 +96,11 @@ async def test_probe_of_a_denied_address_sends_nothing(tmp_path: Path, valkey_se
     settings = settings_for(
         tmp_path, valkey_server.url, namespace, GATEWAY_EGRESS_ALLOW="127.0.0.0/8"
     )  # to register it
-    http = EgressClient(["127.0.0.1"])
-    async with Receiver(always(answer()), host="127.0.0.2") as receiver, running(settings, http=http) as api:
+    async with (
+        Receiver(always(answer()), host="127.0.0.2") as receiver,
+        EgressClient(["127.0.0.1"]) as http,
+        running(settings, http=http) as api,
+    ):
         shown = await probe(api, receiver.url)
     assert (shown["outcome"], shown["error"]["type"]) == ("fatal", "egress_denied")
     assert receiver.connections == 0
@@ -112,8 +115,11 @@ async def test_probe_is_denied_however_an_address_is_spelled(
     tmp_path: Path, valkey_server: Server, namespace: str
 ) -> None:
     settings = settings_for(tmp_path, valkey_server.url, namespace, GATEWAY_EGRESS_ALLOW="0.0.0.0/0,::/0")
-    http = EgressClient(["127.0.0.2/32"], lookup=loopback)
-    async with Receiver(always(answer())) as inside, running(settings, http=http) as api:
+    async with (
+        Receiver(always(answer())) as inside,
+        EgressClient(["127.0.0.2/32"], lookup=loopback) as http,
+        running(settings, http=http) as api,
+    ):
         for host in DENIED:
             shown = await probe(api, f"http://{host}:{inside.port}/in")
             assert (host, shown["outcome"], shown["error"]["type"]) == (host, "fatal", "egress_denied")

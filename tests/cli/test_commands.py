@@ -143,8 +143,12 @@ def test_page_has_every_exit_code() -> None:
 @pytest.mark.parametrize(
     ("arguments", "heavy"),
     [
-        (["--version"], ("redis", "aiohttp", "starlette", "gateway.api", "gateway.registry", "httpx")),
-        (["jobs", "get", "x", "--url", "http://127.0.0.1:1"], ("redis", "aiohttp", "starlette", "gateway.api")),
+        (["--version"], ("structlog", "pluggy", "msgspec", "asyncio", "gateway.settings", "gateway.schemes", "httpx")),
+        (
+            ["jobs", "get", "x", "--url", "http://127.0.0.1:1"],
+            ("redis", "aiohttp", "starlette", "gateway.api", "gateway.settings", "pydantic"),
+        ),
+        (["serve", "--port", "1"], ("aiohttp", "pydantic")),
     ],
 )
 def test_start_imports_only_what_the_command_needs(
