@@ -1,8 +1,8 @@
 """The attempts under way, from claim to settlement.
 
-Attempts that are over at their first step, as short jobs are, run one after another in one task. The first that waits
-for something keeps the task for itself, and those after it get tasks of their own: a task for each job, and its turns
-of the event loop, would cost as much as a short job itself.
+Attempts that are over at their first step, as short jobs are, run one after another in one task, and are told of
+together. The first that waits for something keeps the task for itself, and those after it get tasks of their own: a
+task for each job, and its turns of the event loop, would cost as much as a short job itself.
 
 An attempt that is cancelled and does not end is cancelled again, and left behind in the end: its job is settled, and
 others have its slot, while its code goes on for as long as it swallows what would end it.
@@ -25,6 +25,8 @@ from gateway.jobs import Claimed, Settlement
 from gateway.runner import Runner
 
 End = Literal["cancelled", "released", "lost", "timeout"]
+Over = tuple["Running", Settlement | None]
+"""An attempt that has ended, and its outcome; none where another dispatcher has the job."""
 
 SWEEP_S = 0.05
 """How often deadlines are looked at: a timer for each attempt would cost more than a short job itself."""
@@ -77,7 +79,7 @@ class Running:
 class Attempts:
     """Runs claimed jobs, and holds each until its outcome is written: until then its lease is renewed."""
 
-    def __init__(self, runner: Runner, *, done: Callable[[Running, Settlement | None], None]) -> None:
+    def __init__(self, runner: Runner, *, done: Callable[[Sequence[Over]], None]) -> None:
         self.held: dict[str, Running] = {}
         self._outdated: dict[tuple[str, str], Running] = {}
         """Those that are over, whose outcomes are still to be refused: their jobs are held by a later attempt."""
@@ -85,11 +87,12 @@ class Attempts:
         self._done = done
         self._tasks: set[asyncio.Task[None]] = set()
         self._active = 0
+        self._over: list[Over] = []
+        """Those that have ended in this step of a task, and are to be told of at its end."""
         self._idle = asyncio.Event()
-        self._idle.set()
-        self._sweep: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
-        self._empty.set()
+        self._sweep: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def active(self) -> int:
@@ -102,7 +105,8 @@ class Attempts:
         One that does not come to begin until then is given back: a process that stood still for so long may come to its
         senses between a claim and its start, and others run those jobs by now.
         """
-        loop = asyncio.get_running_loop()
+        if (loop := self._loop) is None:
+            loop = self._loop = asyncio.get_running_loop()
         now_s = monotonic()
         begun: list[Running] = []
         for claimed in jobs:
@@ -113,8 +117,6 @@ class Attempts:
             self.held[claimed.job_id] = running
             begun.append(running)
         self._active += len(begun)
-        self._idle.clear()
-        self._empty.clear()
         self._tasks.add(loop.create_task(self._run_all(begun)))
         if self._sweep is None:
             self._sweep = loop.call_later(SWEEP_S, self._end_overdue)
@@ -196,18 +198,23 @@ class Attempts:
             settled_as=running.end,
         )
         self._end(running, self._ended(running))
+        self._tell_over()
 
     async def wait_idle(self) -> None:
         """Returns once no attempt is under way."""
-        await self._idle.wait()
+        while self._active:
+            self._idle.clear()
+            await self._idle.wait()
 
     async def wait_empty(self) -> None:
         """Returns once every outcome is written."""
-        await self._empty.wait()
+        while self.held:
+            self._empty.clear()
+            await self._empty.wait()
 
     async def _run_all(self, begun: Sequence[Running]) -> None:
         """Runs each, as long as none waits for anything or leaves traces in the task that the next one would find."""
-        task = asyncio.current_task()
+        task = asyncio.current_task(self._loop)
         assert task is not None, "a coroutine of the event loop runs in a task"
         context = copy_context()
         left = iter(begun)
@@ -221,16 +228,18 @@ class Attempts:
                     if copy_context() == context and not task.cancelling():
                         continue
                     return
+                self._tell_over()
                 self._run_apart(left, context)
                 await rest_of(attempt, waits_for)
         finally:
+            self._tell_over()
             self._run_apart(left, context)
             self._tasks.discard(task)
 
     def _run_apart(self, begun: Iterable[Running], context: Context) -> None:
-        loop = asyncio.get_running_loop()
         for running in begun:
-            self._tasks.add(loop.create_task(self._run_all((running,)), context=context.copy()))
+            alone = self._run_all((running,))
+            self._tasks.add(asyncio.get_running_loop().create_task(alone, context=context.copy()))
 
     async def _run(self, running: Running) -> None:
         settlement: Settlement | None = None
@@ -252,9 +261,15 @@ class Attempts:
     def _end(self, running: Running, settlement: Settlement | None) -> None:
         running.over = True
         self._active -= 1
+        self._over.append((running, settlement))
+
+    def _tell_over(self) -> None:
+        if not self._over:
+            return
+        over, self._over = self._over, []
         if self._active == 0:
             self._idle.set()
-        self._done(running, settlement)
+        self._done(over)
 
     def _ended(self, running: Running) -> Settlement | None:
         """The outcome of an attempt that was ended from here, as `end` says; none where another dispatcher has it."""

@@ -122,11 +122,11 @@ class ClaimLoop:
         self._catch_up()
         self._event.set()
 
-    def settle(self, settlement: Settlement) -> None:
-        """Queues an outcome for the next exchange."""
-        self._settlements.append(settlement)
-        if len(self._settlements) == 1:
+    def settle(self, *settlements: Settlement) -> None:
+        """Queues outcomes for the next exchange."""
+        if not self._settlements:
             self._written.clear()
+        self._settlements += settlements
         # else it leaves once a call is answered
         if not self._calls or (len(self._settlements) >= self._enough and self._has_enough()):
             self._event.set()
@@ -306,8 +306,7 @@ class ClaimLoop:
 
     def _kept(self, call: Call, exchange: Exchange) -> Exchange:
         kept, released = call.keep(exchange, self._slots, self._turn)
-        for settlement in released:
-            self.settle(settlement)
+        self.settle(*released)
         return kept
 
     def _take(self, call: Call, claim: ClaimRequest, exchange: Exchange) -> None:

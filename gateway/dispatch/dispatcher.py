@@ -7,6 +7,7 @@ import math
 import random
 import secrets
 import socket
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from gateway.dispatch.attempts import Attempts, Running
+from gateway.dispatch.attempts import Attempts, Over
 from gateway.dispatch.blocked import LoopWatch
 from gateway.dispatch.claims import ClaimLoop
 from gateway.dispatch.endings import Ended
@@ -243,15 +244,21 @@ class Dispatcher:
         # once they have begun: nobody waits for what is told of it
         asyncio.get_running_loop().call_soon(self._telling.started, jobs)
 
-    def _done(self, running: Running, settlement: Settlement | None) -> None:
-        job = running.claimed
-        self._give_back(job)
-        if job.traced:
-            self._telling.done(job, lost=settlement is None)
-        if settlement is None:
-            self._attempts.forget(job.job_id, job.token)
-            return
-        self._loops[job.partition].settle(settlement)
+    def _done(self, over: Sequence[Over]) -> None:
+        settlements: defaultdict[int, list[Settlement]] = defaultdict(list)
+        for running, settlement in over:
+            job = running.claimed
+            if job.suspect:
+                self._suspect_place.leave(job)
+            if job.traced:
+                self._telling.done(job, lost=settlement is None)
+            if settlement is None:
+                self._attempts.forget(job.job_id, job.token)
+            else:
+                settlements[job.partition].append(settlement)
+        self._slots.give_back(len(over))
+        for partition, own in settlements.items():
+            self._loops[partition].settle(*own)
 
     def _settled(self, settlements: Sequence[Settlement], statuses: Sequence[str]) -> None:
         forget = self._attempts.forget
@@ -261,11 +268,6 @@ class Dispatcher:
             if (running := forget(settlement.job_id, settlement.token)) is not None
         ]
         self._telling.settled(ended)
-
-    def _give_back(self, job: Claimed) -> None:
-        if job.suspect:
-            self._suspect_place.leave(job)
-        self._slots.give_back(1)
 
     def _look(self) -> None:
         for loop in self._loops:  # every claim meanwhile had to pass the other suspects over
@@ -312,7 +314,9 @@ class Dispatcher:
         return True
 
     def _end_unbegun(self, job: Claimed, outcome: Outcome) -> None:
-        self._give_back(job)
+        if job.suspect:
+            self._suspect_place.leave(job)
+        self._slots.give_back(1)
         self._loops[job.partition].settle(Settlement(job.job_id, job.token, outcome))
 
     def _held(self) -> list[Held]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections.abc import Sequence
 
 import pytest
 
-from gateway.dispatch.attempts import Attempts, Running
+from gateway.dispatch.attempts import Attempts, Over
 from gateway.jobs import Claimed, Settlement
 from gateway.keys import JobIds
 from gateway.runner import Runner
@@ -27,8 +28,9 @@ def ended() -> Ended:
 
 @pytest.fixture
 def attempts(runner: Runner, ended: Ended) -> Attempts:
-    def done(running: Running, settlement: Settlement | None) -> None:
-        ended.put_nowait((running.claimed.token, settlement))
+    def done(over: Sequence[Over]) -> None:
+        for running, settlement in over:
+            ended.put_nowait((running.claimed.token, settlement))
 
     return Attempts(runner, done=done)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Sequence
+from functools import partial
 
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.dispatch.attempts import MOST_CANCELS, Attempts, End, Running
+from gateway.dispatch.attempts import MOST_CANCELS, Attempts, End, Over
 from gateway.jobs import Claimed, Settlement
 from gateway.runner import Runner
 from tests.dispatch.running import claimed
@@ -32,10 +34,12 @@ def ended() -> Ended:
 
 @pytest.fixture
 def attempts(runner: Runner, ended: Ended) -> Attempts:
-    def done(running: Running, settlement: Settlement | None) -> None:
-        ended.put_nowait(settlement)
+    return Attempts(Hasty(runner.registry, runner.http), done=partial(note, ended))
 
-    return Attempts(Hasty(runner.registry, runner.http), done=done)
+
+def note(ended: Ended, over: Sequence[Over]) -> None:
+    for _, settlement in over:
+        ended.put_nowait(settlement)
 
 
 async def begin(attempts: Attempts, namespace: str, stage: Stage, **payload: int) -> Claimed:
@@ -81,7 +85,7 @@ async def test_attempt_that_swallows_one_cancellation_ends_by_the_next(
 async def test_attempt_that_is_asked_twice_is_not_disturbed_while_it_ends(
     runner: Runner, ended: Ended, namespace: str, stage: Stage
 ) -> None:
-    attempts = Attempts(runner, done=lambda running, settlement: ended.put_nowait(settlement))
+    attempts = Attempts(runner, done=partial(note, ended))
     job = await begin(attempts, namespace, stage)
     for _ in range(3):
         attempts.end(job.job_id, "cancelled")
