@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from time import perf_counter
+
+from msgspec.structs import replace
 
 from gateway.dispatch.slots import Slots, Turn
 from gateway.jobs import Settlement
@@ -37,19 +40,24 @@ class Call:
     doubtful: bool = False
     came: Exchange | None = None
     came_s: float = 0.0
-    task: asyncio.Task[None] | None = None
+    _came: asyncio.Event | None = None
 
     @property
     def stands_by(self) -> bool:
         """Whether it leaves the next claim with the server, if it brings nothing."""
         return self.claim is not None and self.claim.next_nonce != ""
 
-    def answer(self) -> Exchange:
-        """What came, once it is over; raises what ended it otherwise."""
-        if self.task is not None:
-            self.task.result()
-        assert self.came is not None, "what has no task raises where it is awaited"
-        return self.came
+    def answer(self, exchange: Exchange) -> None:
+        """It is answered."""
+        self.came, self.came_s = exchange, perf_counter()
+        if self._came is not None:
+            self._came.set()
+
+    async def over(self) -> None:
+        """Returns once it is answered."""
+        if self.came is None:
+            self._came = self._came or asyncio.Event()
+            await self._came.wait()
 
     def doubt(self) -> None:
         """It has failed. Its repeat asks for nothing ahead, since what it brings may have to be given back at once."""

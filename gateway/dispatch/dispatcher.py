@@ -154,8 +154,7 @@ class Dispatcher:
 
     def idle_s(self) -> float:
         """How long ago the claim loop that is worst off last turned; 0 before they run."""
-        now_s = asyncio.get_running_loop().time()
-        return max((now_s - loop.turned_s for loop in self._loops if loop.turned_s is not None), default=0.0)
+        return max(loop.idle_s() for loop in self._loops)
 
     async def run(self, stop: Stop) -> None:
         """Runs until asked to stop, then drains; raises StoreMismatch if Redis holds another version's data."""

@@ -19,7 +19,12 @@ class Arrivals(Sequence[Claimed]):
 
     def __init__(self, reply: Sequence[Any], partition: int, nonce: str) -> None:
         self._reply = reply
-        self._moved: dict[int, bytes] = dict(zip(reply[_MOVED][::2], reply[_MOVED][1::2], strict=True))
+        moved = reply[_MOVED]
+        self._moved: dict[int, bytes] = dict(zip(moved[::2], moved[1::2], strict=True)) if moved else {}
+        self.hold_us: int = reply[_HOLD]
+        """For how long from the server's time they are not to start, since they are due only then; mostly 0."""
+        self.due_s: float = reply[_NOW] / 1000
+        """When that is over, in Unix seconds by the server's clock."""
         self._partition = partition
         self._nonce = nonce
         self._jobs: list[Claimed] | None = None
@@ -27,19 +32,7 @@ class Arrivals(Sequence[Claimed]):
     @property
     def has_suspect(self) -> bool:
         """Whether one of them is a suspect; such a job has facts of its own."""
-        return any(b"s" in moved.split(b"|", 4)[3] for moved in self._moved.values())
-
-    @property
-    def hold_us(self) -> int:
-        """For how long from the server's time they are not to start, since they are due only then; mostly 0."""
-        held: int = self._reply[_HOLD]
-        return held
-
-    @property
-    def due_s(self) -> float:
-        """When that is over, in Unix seconds by the server's clock."""
-        due_ms: int = self._reply[_NOW]
-        return due_ms / 1000
+        return bool(self._moved) and any(b"s" in moved.split(b"|", 4)[3] for moved in self._moved.values())
 
     def among(self, ids: Container[str]) -> Arrivals:
         """Those of them that have one of these ids."""
@@ -83,9 +76,7 @@ class Arrivals(Sequence[Claimed]):
         return joined.split(",")
 
 
-def nothing() -> Arrivals:
-    """No jobs."""
-    return Arrivals((-1, 0, 0, b"", (), 0), 0, "")
+NOTHING = Arrivals((-1, 0, 0, b"", (), 0), 0, "")
 
 
 def parse_claim(reply: Sequence[Any], *, partition: int, nonce: str) -> tuple[int, bool, Arrivals]:
@@ -113,23 +104,26 @@ def _read(
     now_ms, first_token = reply[_NOW], f"1:{nonce}"
     jobs: list[Claimed] = []
     shared: bytes | None = None
+    shared_length = 0
     for at, job_id in enumerate(ids if len(reply) > _HEAD else ()):
         facts, _, rest = reply[_HEAD + at].partition(b"\n")
         attempt, previous_ms, ready_ms, token = 1, 0, 0, first_token
-        if (own := moved.get(at + 1)) is not None:
+        if moved and (own := moved.get(at + 1)) is not None:
             number, previous, ready, facts = own.split(b"|", 3)
             attempt, previous_ms, ready_ms = int(number), int(previous or 0), int(ready or 0)
             token = f"{attempt}:{nonce}"
         if shared is not None and facts.startswith(shared):
-            created, run_at, key_and_rank = facts[len(shared) :].split(b"|", 2)
+            created, run_at, key_and_rank = facts[shared_length:].split(b"|", 2)
         else:
             *head, created, run_at, key_and_rank = facts.split(b"|", 8)
             shared = b"|".join((*head, b""))
+            shared_length = len(shared)
             flags, target, lane, _, _, most_attempts = b"|".join(head).decode().split("|")
             most, suspect = int(most_attempts), "s" in flags
         created_ms = int(created)
         if run_at and not ready_ms:
             ready_ms = max(created_ms, int(run_at))
+        key = "" if key_and_rank[:1] == b"|" else key_and_rank[: key_and_rank.rindex(b"|")].decode()
         waited_ms = now_ms - (ready_ms or created_ms)
         jobs.append(
             Claimed(
@@ -138,7 +132,7 @@ def _read(
                 most,
                 target,
                 lane,
-                key_and_rank[: key_and_rank.rindex(b"|")].decode(),
+                key,
                 previous_ms,
                 created_ms,
                 waited_ms if waited_ms > 0 else 0,  # a server that took over may have a clock behind the other's
@@ -151,4 +145,4 @@ def _read(
     return jobs
 
 
-__all__ = ["Arrivals", "nothing", "parse_claim", "parse_handed"]
+__all__ = ["NOTHING", "Arrivals", "parse_claim", "parse_handed"]

@@ -21,7 +21,7 @@ Arg = str | bytes | int | tuple[bytes, bytes]
 Command = tuple[Any, ...]
 """Of such arguments."""
 
-LONG_BYTES = 1024
+LONG_BYTES = 32_768
 """Of an argument that is written as it is, since copying it costs more than a piece of its own."""
 
 NOTHING = object()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -11,9 +12,9 @@ import msgspec
 
 from gateway.jobs import Settlement
 from gateway.keys import Keyspace
-from gateway.store.claimed import Arrivals, nothing, parse_claim, parse_handed
+from gateway.store.claimed import NOTHING, Arrivals, parse_claim, parse_handed
 from gateway.store.client import Client
-from gateway.store.scripts import Arg, run
+from gateway.store.scripts import Arg, begin, reply_of, run
 
 _settle_decoder = msgspec.msgpack.Decoder(list[int | str])
 Place = Literal[1, 2]
@@ -21,8 +22,7 @@ PROMOTE_MOST = 1000
 """Due jobs that one claim moves into the lanes; more than it may take, so that many at once catch up fast."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimRequest:
+class ClaimRequest(msgspec.Struct, frozen=True):
     """A claim that may be repeated as it is until it is answered: its nonce makes the repeat safe.
 
     Two may be under way beside each other, in different places; none in a place whose last one is not answered.
@@ -38,15 +38,14 @@ class ClaimRequest:
     ahead_us: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
+class Exchange(msgspec.Struct, frozen=True):
     """What came back: a status per settlement, the jobs claimed, and when there will be more.
 
     `wake_in_s` is the time until the next job is due (None: none is known), `more` that a lane is not empty.
     """
 
     settled: tuple[str, ...] = ()
-    claimed: Arrivals = field(default_factory=nothing)
+    claimed: Arrivals = NOTHING
     wake_in_s: float | None = None
     more: bool = False
 
@@ -88,9 +87,9 @@ def read_settled(settlements: Sequence[Settlement], reply: bytes) -> tuple[str, 
     """The status of each, in the order of the settlements. The script answers first for the plain ones, and tells only
     of those that have not succeeded."""
     told = _settle_decoder.decode(reply)
-    statuses = ["succeeded"] * len(settlements)
     if not told:
-        return tuple(statuses)
+        return ("succeeded",) * len(settlements)
+    statuses = ["succeeded"] * len(settlements)
     for number, status in zip(told[::2], told[1::2], strict=True):
         statuses[int(number) - 1] = str(status)
     plain = [each.outcome == "succeeded" and not each.result for each in settlements]
@@ -99,6 +98,13 @@ def read_settled(settlements: Sequence[Settlement], reply: bytes) -> tuple[str, 
         return tuple(statuses)
     first, other = iter(statuses[:firsts]), iter(statuses[firsts:])
     return tuple(next(first if is_plain else other) for is_plain in plain)
+
+
+def _script(settlements: Sequence[Settlement], claim: ClaimRequest | None) -> str:
+    """The one that does both, or that there is something for."""
+    if claim is None:
+        return "settle"
+    return "exchange" if settlements else "claim"
 
 
 @dataclass(slots=True)
@@ -141,8 +147,31 @@ class Worker:
 
     async def exchange(self, settlements: Sequence[Settlement], claim: ClaimRequest | None) -> Exchange:
         """Settles and claims in one round trip."""
-        name, args = self._call(settlements, claim)
-        reply = await self._run(name, args)
+        reply = await self._run(_script(settlements, claim), self._args(settlements, claim))
+        return self._read(settlements, claim, reply)
+
+    def begin(self, settlements: Sequence[Settlement], claim: ClaimRequest | None) -> asyncio.Future[list[Any]] | None:
+        """As `exchange`, without a task; None where it cannot leave at once. `answer` reads what comes."""
+        name, args = _script(settlements, claim), self._args(settlements, claim)
+        return begin(self.client, name, self.keyspace.prefix, args)
+
+    def answer(
+        self,
+        settlements: Sequence[Settlement],
+        claim: ClaimRequest | None,
+        sent: asyncio.Future[list[Any]],
+        *,
+        took_s: float,
+    ) -> Exchange | None:
+        """What came of one that was begun; None where it was not carried out, which is for `exchange` to do then.
+        Raises StoreError."""
+        reply = reply_of(self.client, sent)
+        if reply is None:
+            return None
+        self.client.calls.took(_script(settlements, claim), took_s)
+        return self._read(settlements, claim, reply)
+
+    def _read(self, settlements: Sequence[Settlement], claim: ClaimRequest | None, reply: Any) -> Exchange:
         settled: tuple[str, ...] = ()
         if settlements:
             self.client.calls.batch("settle", len(settlements))
@@ -153,13 +182,10 @@ class Worker:
         self.client.calls.batch("claim", len(exchange.claimed))
         return exchange
 
-    def _call(self, settlements: Sequence[Settlement], claim: ClaimRequest | None) -> tuple[str, list[Arg]]:
-        """The script that does both, or the one that there is something for, and its arguments."""
+    def _args(self, settlements: Sequence[Settlement], claim: ClaimRequest | None) -> list[Arg]:
         if claim is None:
-            return "settle", settle_args(settlements)
-        if not settlements:
-            return "claim", self.claim_args(claim)
-        return "exchange", settle_args(settlements) + self.claim_args(claim)
+            return settle_args(settlements)
+        return settle_args(settlements) + self.claim_args(claim) if settlements else self.claim_args(claim)
 
     async def reap(self, most: int, *, max_stalls: int) -> list[tuple[str, str]]:
         """Takes back up to `most` jobs whose lease ran out: ids and the status each has now."""

@@ -33,6 +33,9 @@ class Noting(Worker):
 
     held_us: list[int]
 
+    def begin(self, settlements: Sequence[Settlement], claim: ClaimRequest | None) -> None:
+        """All leave by `exchange`."""
+
     async def exchange(self, settlements: Sequence[Settlement], claim: ClaimRequest | None) -> Exchange:
         answer = await super().exchange(settlements, claim)
         if claim is not None:
@@ -207,6 +210,7 @@ async def test_a_job_that_is_cancelled_before_the_answer_of_its_claim_is_there_d
             return answer
 
         monkeypatch.setattr(Worker, "exchange", cancelling)
+        monkeypatch.setattr(Worker, "begin", lambda self, settlements, claim: None)
         job_id = await running.client.submit("mark", {"stage": namespace, "label": "cancelled"}, delay_ms=100)
         assert (await running.client.ended(job_id)).status == "cancelled"
         async with asyncio.timeout(5):

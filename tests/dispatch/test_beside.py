@@ -44,6 +44,9 @@ class Held(Worker):
     before: dict[int, Callable[[], Awaitable[object]]]
     wake: Callable[[], None]
 
+    def begin(self, settlements: Sequence[Settlement], claim: ClaimRequest | None) -> None:
+        """All leave by `exchange`."""
+
     async def exchange(self, settlements: Sequence[Settlement], claim: ClaimRequest | None) -> Exchange:
         call = Under(settlements, claim)
         self.sent.append(claim.nonce if claim else "")

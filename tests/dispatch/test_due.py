@@ -21,6 +21,9 @@ class Belated(Worker):
 
     way_s = 3.0
 
+    def begin(self, settlements: Sequence[Settlement], claim: ClaimRequest | None) -> None:
+        """All leave by `exchange`."""
+
     async def exchange(self, settlements: Sequence[Settlement], claim: ClaimRequest | None) -> Exchange:
         answer = await super().exchange(settlements, claim)
         way_s, self.way_s = self.way_s, 0.0

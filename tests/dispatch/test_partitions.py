@@ -12,7 +12,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from gateway.dispatch.claims import POLLED_PARTITIONS, ClaimLoop
+from gateway.dispatch.claims import ClaimLoop
+from gateway.dispatch.looks import POLLED_PARTITIONS
 from gateway.dispatch.progress import Progress
 from gateway.dispatch.slots import Slots
 from gateway.errors import StoreUnavailable

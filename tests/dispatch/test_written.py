@@ -21,6 +21,9 @@ class Held(Worker):
     came: asyncio.Event
     go: asyncio.Event
 
+    def begin(self, settlements: Sequence[Settlement], claim: ClaimRequest | None) -> None:
+        """All leave by `exchange`."""
+
     async def exchange(self, settlements: Sequence[Settlement], claim: ClaimRequest | None) -> Exchange:
         answer = await super().exchange(settlements, claim)
         self.came.set()
