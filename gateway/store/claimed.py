@@ -123,7 +123,7 @@ def _read(
         created_ms = int(created)
         if run_at and not ready_ms:
             ready_ms = max(created_ms, int(run_at))
-        key = "" if key_and_rank[:1] == b"|" else key_and_rank[: key_and_rank.rindex(b"|")].decode()
+        key_ends = key_and_rank.rindex(b"|")
         waited_ms = now_ms - (ready_ms or created_ms)
         jobs.append(
             Claimed(
@@ -132,7 +132,7 @@ def _read(
                 most,
                 target,
                 lane,
-                key,
+                key_and_rank[:key_ends].decode() if key_ends else "",
                 previous_ms,
                 created_ms,
                 waited_ms if waited_ms > 0 else 0,  # a server that took over may have a clock behind the other's
