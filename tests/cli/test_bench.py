@@ -45,9 +45,9 @@ def test_flood_is_shown_by_the_submit_and_by_the_bare_loop_of_the_same_run(valke
     ("sig", "measured"),
     [
         (signal.SIGTERM, ("hooks",)),
-        (signal.SIGHUP, ("throughput", "--processes", "1")),
+        (signal.SIGHUP, ("throughput", "--processes", "1", "--jobs", "5000")),
         (signal.SIGKILL, ("hooks",)),
-        (signal.SIGKILL, ("throughput", "--processes", "1")),
+        (signal.SIGKILL, ("throughput", "--processes", "1", "--jobs", "5000")),
     ],
 )
 def test_measurement_leaves_no_process_when_it_is_ended(
