@@ -66,12 +66,12 @@ class Session:
         return asyncio.run(opened())
 
     def show(self, call: Call[T], text: Callable[[T], None]) -> None:
-        """Prints the answer: as the gateway gave it with `--json`, else by `text`."""
-        body = self.run(lambda gateway: gateway.call(call.read_by(bytes)))
+        """Prints the answer: as the gateway gave it with `--json`, else by `text`. Raises BadAnswer too."""
+        body, answer = self.run(lambda gateway: gateway.call(call.read_by(lambda body: (body, call.read(body)))))
         if self.as_json:
             print_bytes(body)
         else:
-            text(call.read(body))
+            text(answer)
 
     def list(self, listing: Listing[T], most: int, text: Callable[[list[T], bool], None]) -> None:
         """Prints up to `most` items; `text` is told whether there are more."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -42,6 +46,46 @@ def test_gateway_that_is_not_there_is_69_and_what_is_none_is_1(bare: Shell) -> N
     assert time.monotonic() - began_s < 20
     for wrong in ("127.0.0.1:8080", "http://127.0.0.1:99999", "http://[::1"):
         assert "is no URL of a gateway" in unboxed(bare.refused("stats", "--url", wrong, code=2))
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]], ids=["text", "json"])
+@pytest.mark.parametrize(
+    "command", [["stats"], ["jobs", "get", "x"], ["jobs", "submit", "echo", "1"], ["targets", "list"]], ids=" ".join
+)
+def test_answer_of_another_server_is_told_as_one(bare: Shell, command: list[str], more: list[str]) -> None:
+    with page_server() as url:
+        said = bare.refused(*command, *more, "--url", url, code=1)
+    assert "the answer is not that of a gateway of this version" in said
+    assert "Traceback" not in said
+
+
+@contextlib.contextmanager
+def page_server() -> Iterator[str]:
+    """The URL of a server that has a page for everything."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class Page(BaseHTTPRequestHandler):
+    """Answers with the same page, whatever is asked."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"<html>")
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.do_GET()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """It has nothing to say."""
 
 
 def unboxed(said: str) -> str:
