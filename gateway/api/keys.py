@@ -11,12 +11,12 @@ from gateway.api.call import Call
 from gateway.api.records import timestamp
 from gateway.api.reply import Reply, json_reply
 from gateway.apikeys import ApiKey, Scope
-from gateway.durations import parse_duration
-from gateway.errors import Fault, InvalidRequest
+from gateway.errors import InvalidRequest
 from gateway.jobs import Callback
 from gateway.store.apikeys import create_key, delete_key, list_keys
 from gateway.submission import check_text
 from gateway.submission.checks import check_callback
+from gateway.submission.decoding import decode_whole
 from gateway.submission.faults import Faults
 
 
@@ -39,19 +39,15 @@ async def create(call: Call) -> Reply:
     check_json(call.headers)
     text = await call.body()
     check_text(text)
+    wanted = decode_whole(text, NewKey)
+    if wanted.callback is not None:
+        check_callback(wanted.callback, call.gateway.catalog.allowed, faults := Faults())
+        faults.raise_any()
     store, now_ms = call.gateway.store, int(call.gateway.clock() * 1000)
     try:
-        wanted = msgspec.json.decode(text, type=NewKey, dec_hook=lambda kind, value: parse_duration(value))
-        if wanted.callback is not None:
-            check_callback(wanted.callback, call.gateway.catalog.allowed, faults := Faults())
-            faults.raise_any()
         key_id, key = await call.in_time(
             lambda: create_key(store, wanted.name, wanted.scopes, now_ms=now_ms, callback=wanted.callback)
         )
-    except msgspec.ValidationError as exc:
-        raise InvalidRequest("the body is wrong", faults=[Fault("", str(exc).replace("`", ""))]) from exc
-    except msgspec.DecodeError as exc:
-        raise InvalidRequest(f"the body is not JSON: {exc}", status=400) from exc
     except ValueError as exc:
         raise InvalidRequest(str(exc)) from exc
     call.gateway.authoriser.forget(key_id)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from datetime import datetime
 from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 
@@ -70,6 +70,14 @@ def decode_struct(text: bytes, kind: type[S], faults: Faults) -> S:
     return kind() if body is None else cast("S", body)
 
 
+def decode_whole(text: bytes, kind: type[S]) -> S:
+    """As `decode_struct`, for any Struct; raises InvalidRequest (422) with every fault."""
+    faults = Faults()
+    body = _read_struct(decode_json(text, dict[str, msgspec.Raw]), kind, "", faults)
+    faults.raise_any()
+    return cast("S", body)
+
+
 def decode_json(text: bytes, kind: Any) -> Any:
     """`text` as a `kind`; InvalidRequest if it is no JSON (400) or of another kind (422)."""
     try:
@@ -118,11 +126,12 @@ def _read_struct(fields: dict[str, msgspec.Raw], kind: Any, pointer: str, faults
             faults.add(at, f'unknown field "{name[:64]}"; {mend_name(name[:64], known)}')
         elif (value := _read_value(raw, known[name].type, at, faults)) is not _MISSING:
             values[name] = value
-    for name, field in known.items():
-        if field.required and name not in values:
-            if name not in fields:
-                faults.add(step(pointer, name), "is missing")
-            return None
+    lacking = [name for name, field in known.items() if field.required and name not in values]
+    for name in lacking:
+        if name not in fields:
+            faults.add(step(pointer, name), "is missing")
+    if lacking:
+        return None
     try:
         return kind(**values)
     except ValueError as exc:
@@ -143,8 +152,15 @@ def _read_value(raw: msgspec.Raw, kind: Any, pointer: str, faults: Faults) -> An
     try:
         return msgspec.json.decode(text, type=kind, dec_hook=_read_custom)
     except msgspec.ValidationError as exc:
-        faults.add(pointer, _TIME if datetime in kinds else _plain(exc))
+        faults.add(pointer, _TIME if datetime in kinds else _plain(exc) + _choices(exc, kinds))
         return _MISSING
+
+
+def _choices(exc: msgspec.ValidationError, kinds: list[Any]) -> str:
+    if not str(exc).startswith("Invalid enum value"):
+        return ""
+    choices = [str(choice) for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]
+    return f"; write one of: {', '.join(choices)}"
 
 
 def _alternatives(kind: Any) -> Iterator[Any]:

@@ -172,6 +172,19 @@ async def test_apikey_is_refused_when_its_name_or_scopes_are_wrong(private: Runn
     assert (await private.client.get("/apikeys", headers=bearer(ADMIN))).json() == {"apikeys": []}
 
 
+async def test_wrong_apikey_is_told_all_its_faults(private: Running) -> None:
+    body = b'{"scopes":["read","root"],"colour":1,"callback":{"events":["job.done"]}}'
+    answer = await private.client.post("/apikeys", content=body, headers=bearer(ADMIN))
+    faults = {each["pointer"]: each["detail"] for each in answer.json()["errors"]}
+    assert faults == {
+        "/scopes/1": "invalid enum value 'root'; write one of: submit, read, url, admin",
+        "/colour": 'unknown field "colour"; known: name, scopes, callback',
+        "/callback/events/0": faults["/callback/events/0"],
+        "/callback/url": "is missing",
+        "/name": "is missing",
+    }
+
+
 async def test_idempotency_keys_of_two_clients_do_not_clash(private: Running) -> None:
     body = b'{"target":"echo","idempotency_key":"same"}'
     ids = set()
