@@ -56,7 +56,8 @@ def check_url(url: str) -> URL:
         raise ValueError("a URL has no spaces, control characters or backslashes: percent-encode them")
     scheme, mark, rest = url.partition("://")
     if not mark or scheme.lower() not in ("http", "https"):
-        raise ValueError(f"a URL starts with http:// or https://, not with {url[:16]!r}")
+        shown = "" if "@" in url else f", not with {url[:16]!r}"  # a password may stand there
+        raise ValueError(f"a URL starts with http:// or https://{shown}")
     if "#" in rest:
         raise ValueError("a URL to call has no fragment (#…)")
     authority = re.split("[/?]", rest, maxsplit=1)[0]

@@ -29,6 +29,13 @@ def test_url_is_parsed_once_and_shown_as_it_is_sent(url: str, parsed: str) -> No
     assert str(check_url(url)) == parsed
 
 
+@pytest.mark.parametrize("url", ["ftp://u:hush@a.example", "u:hush@a.example", "https:/u:hush@a.example/"])
+def test_url_with_another_beginning_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(ValueError, match="starts with http") as refused:
+        check_url(url)
+    assert "hush" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("url", "why"),
     [
