@@ -67,7 +67,10 @@ class Reception(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     deliveries: KeptDeliveries = KeptDeliveries()
 
     def __post_init__(self) -> None:
-        parse_networks(self.allow_from)
+        try:
+            parse_networks(self.allow_from)
+        except ValueError as exc:
+            raise ValueError(f"allow_from: {exc}") from exc
         if not 0.1 <= self.sync_timeout <= MAX_SYNC_S:
             raise ValueError(f"sync_timeout lies between 100ms and {MAX_SYNC_S:g}s")
         if self.sync and self.response is not None and self.response.status in BODILESS:

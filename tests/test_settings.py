@@ -200,6 +200,11 @@ def test_gateway_config_that_names_a_folder_is_an_error(tmp_path: Path) -> None:
     assert fault(tmp_path, "", {"GATEWAY_CONFIG": "."})[1].startswith("cannot be read")
 
 
+def test_file_of_an_editor_that_marks_utf_8_is_read(tmp_path: Path) -> None:
+    (tmp_path / "gateway.toml").write_bytes(b"\xef\xbb\xbf[gateway]\r\nport = 8090\r\n")
+    assert load({}, tmp_path).gateway.port == 8090
+
+
 def test_toml_syntax_error_tells_line_and_column(tmp_path: Path) -> None:
     place, detail = fault(tmp_path, "[gateway]\nslots = = 3")
     assert place == "gateway.toml: line 2, column 9"

@@ -33,7 +33,7 @@ def find_user(text: str) -> User:
     name, colon, group = text.partition(":")
     try:
         found = pwd.getpwuid(int(name)) if name.isdecimal() else pwd.getpwnam(name)
-    except (KeyError, OverflowError):
+    except (KeyError, OverflowError, ValueError):
         if not name.isdecimal() or not colon or int(name) >= _NUMBERS_END:
             raise ValueError(f"user: there is no user {name!r} on this machine") from None
         gid = _find_group(group)
@@ -46,5 +46,5 @@ def find_user(text: str) -> User:
 def _find_group(name: str) -> int:
     try:
         return int(name) if name.isdecimal() and int(name) < _NUMBERS_END else grp.getgrnam(name).gr_gid
-    except KeyError:
+    except (KeyError, ValueError):
         raise ValueError(f"user: there is no group {name!r} on this machine") from None

@@ -16,9 +16,14 @@ def check_ca(pem: str) -> None:
     if len(pem) > MAX_PEM:
         raise ValueError(f"is longer than {MAX_PEM} characters")
     try:
-        ssl.create_default_context(cadata=pem)
+        ssl.create_default_context(cadata=_plain(pem))
     except (ssl.SSLError, ValueError) as exc:
         raise ValueError('not certificates; write their PEM text ("-----BEGIN CERTIFICATE-----…")') from exc
+
+
+def _plain(pem: str) -> str:
+    """Without what only a comment between certificates can have, and the library refuses: letters beyond ASCII."""
+    return pem.encode("ascii", "ignore").decode()
 
 
 def client_context(ca: Secret | None, cert: str | None, key: str | None) -> ssl.SSLContext | None:
@@ -44,7 +49,7 @@ def _stamp(field: str, path: str) -> tuple[int, int]:
 def _context(
     ca: Secret | None, cert: str | None, key: str | None, stamps: tuple[tuple[int, int], ...]
 ) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=ca.reveal() if ca else None)
+    context = ssl.create_default_context(cadata=_plain(ca.reveal()) if ca else None)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if cert is not None:
         try:

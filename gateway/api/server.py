@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -252,7 +253,7 @@ def _listener(host: str, port: int) -> socket.socket:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, socket.SOCK_STREAM)
     except OSError as exc:
-        raise ConfigError(f"gateway.host: {host}", f"not an address of this machine: {exc.strerror}") from exc
+        raise _not_here(host, exc) from exc
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
@@ -261,6 +262,10 @@ def _listener(host: str, port: int) -> socket.socket:
         raise _taken(host, port, exc) from exc
     listener.set_inheritable(True)
     return listener
+
+
+def _not_here(host: str, exc: OSError) -> ConfigError:
+    return ConfigError(f"gateway.host: {host}", f"not an address of this machine: {exc.strerror}")
 
 
 def _open(listener: socket.socket, host: str, port: int) -> None:
@@ -272,6 +277,8 @@ def _open(listener: socket.socket, host: str, port: int) -> None:
 
 
 def _taken(host: str, port: int, exc: OSError) -> ConfigError:
+    if exc.errno not in (errno.EADDRINUSE, errno.EACCES):
+        return _not_here(host, exc)
     return ConfigError(
         f"gateway.port: {port}",
         f"cannot listen on {host}:{port}: {exc.strerror}; free it, or choose another (--port, PORT, gateway.port)",

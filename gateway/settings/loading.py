@@ -174,7 +174,7 @@ def read_file(environ: Mapping[str, str], directory: Path) -> tuple[str, dict[st
     source = named or FILE
     text = ""
     try:
-        text = (directory / source).read_bytes().decode()
+        text = (directory / source).read_bytes().decode("utf-8-sig")
         return source, _not_too_deep(tomllib.loads(text))
     except FileNotFoundError as exc:
         if not named:

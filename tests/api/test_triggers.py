@@ -110,7 +110,7 @@ async def test_name_of_the_file_is_409_and_both_kinds_are_listed(api: Running) -
         (BODY | {"routes": [{"target": "echo", "when": "bod.x"}]}, "/routes/0/when", "no 'bod' here"),
         (BODY | {"routes": []}, "/routes", "needs a route"),
         (BODY | {"heder": "x"}, "", 'unknown key "heder"'),
-        (BODY | {"allow_from": ["10.0.0.1/8"]}, "", "has host bits set"),
+        (BODY | {"allow_from": ["10.0.0.1/8"]}, "", "allow_from: '10.0.0.1/8' is no network"),
         (BODY | {"limit": {"rate": "often"}}, "/limit/rate", "not a rate"),
         (BODY | {"sync_timeout": "2h"}, "", "sync_timeout"),
         (BODY | {"response": {"status": 204, "body": "hello"}}, "/response", "status 204 has no body; leave body out"),

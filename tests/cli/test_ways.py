@@ -125,6 +125,12 @@ def test_port_that_another_has_is_78_and_says_how_to_choose(bare: Shell) -> None
     assert "choose another (--port, PORT, gateway.port)" in said
 
 
+def test_address_of_another_machine_is_78_and_no_fault_of_the_port(bare: Shell) -> None:
+    said = bare.refused("up", "--host", "192.0.2.1", "--port", str(free_port()), code=os.EX_CONFIG)
+    assert "gateway.host: 192.0.2.1: not an address of this machine" in said
+    assert "--port" not in said
+
+
 def test_trigger_that_is_none_because_the_folder_is_another_is_told_so(bare: Shell) -> None:
     told = f"there is no gateway.toml in {bare.folder}"
     assert told in bare.refused("hook-url", "hub", code=1)

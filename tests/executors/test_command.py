@@ -312,6 +312,8 @@ def test_config_reads_durations() -> None:
         ),
         (CommandConfig(argv=("./true",), cwd="/"), r"no program './true'"),
         (CommandConfig(argv=("true",), cwd="/no/such/place"), "no directory '/no/such/place'"),
+        (CommandConfig(argv=("true",), user="\0"), r"user: there is no user '\\x00' on this machine"),
+        (CommandConfig(argv=("true",), user="0:\0"), r"user: there is no group '\\x00' on this machine"),
         (CommandConfig(argv=("true",), user="nosuchuser"), "user: there is no user 'nosuchuser' on this machine"),
         (CommandConfig(argv=("true",), user="root:nosuchgroup"), "user: there is no group 'nosuchgroup'"),
         (CommandConfig(argv=("true",), user="54321:4294967296"), "user: there is no group '4294967296'"),

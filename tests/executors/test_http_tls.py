@@ -32,7 +32,7 @@ async def test_targets_own_authority_is_trusted_for_it_alone(tmp_path: Path) -> 
         Receiver(always(answer()), tls=server) as receiver,
         EgressClient(["127.0.0.0/8"], lookup=LOOKUP) as http,
     ):
-        await call(http, f"https://pay.internal:{receiver.port}/", ca=pem)
+        await call(http, f"https://pay.internal:{receiver.port}/", ca=f"# Türkçe kök sertifikası\n{pem}")
         untrusting = HttpConfig(url=f"https://pay.internal:{receiver.port}/")
         with pytest.raises(Retry) as caught:
             await HttpExecutor().execute(make_attempt(untrusting, http=http))
