@@ -22,6 +22,10 @@ MAX_BODY = 256 * 1024
 """A longer body is not kept: a hundred of them would be what Redis has room for."""
 
 
+MAX_TEXT = 1024
+"""Characters of an event's type, or of a reason."""
+
+
 class Summary(msgspec.Struct, frozen=True, omit_defaults=True, rename={"bytes_": "bytes"}):
     """One delivery in a list; `jobs` are ids with targets, `reason` why it was rejected or failed, `replay_of` the id
     of the delivery that was sent through the routes again."""
@@ -69,7 +73,7 @@ class Noted(msgspec.Struct, frozen=True):
 
     def summary(self, own: Collection[str]) -> bytes:
         """As JSON."""
-        event = self.delivery.event if self.delivery else ""
+        event = _text(self.delivery.event) if self.delivery else ""
         request = self.request
         return msgspec.json.encode(
             Summary(
@@ -79,7 +83,7 @@ class Noted(msgspec.Struct, frozen=True):
                 path=hide_query(request.url, own)[:2048],
                 bytes_=self.size or len(request.body),
                 event=event,
-                reason=self.reason,
+                reason=_text(self.reason),
                 sender=self.sender,
                 jobs=list(self.jobs),
                 replay_of=self.replay_of,
@@ -93,11 +97,17 @@ class Noted(msgspec.Struct, frozen=True):
         facts = Facts(
             headers=hide_headers(self.request.headers, own)[:128],
             has_body=kept,
-            event=delivery.event,
+            event=_text(delivery.event),
             inner=None if delivery.body is None or not kept else delivery.body.decode("utf-8", "replace"),
             form=None if delivery.form is None or not kept else list(delivery.form),
         )
         return msgspec.json.encode(facts) + b"\n" + (self.request.body if kept else b"")
+
+
+def _text(value: object) -> str:
+    """What a verifier says, which its author may have made of anything: one entry that cannot be read would be in the
+    way of all others."""
+    return str(value)[:MAX_TEXT].encode("utf-8", "replace").decode()
 
 
 def read_detail(detail: bytes) -> tuple[Facts, bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -94,6 +95,9 @@ class WebhookRequest:
         return found.decode("latin-1")
 
 
+_FIELD_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_FIELD_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+_FRAMING = frozenset({"connection", "content-length", "transfer-encoding"})
 _LONGEST = 4096
 """Bytes of a header that a signature, a time or an id may have."""
 
@@ -120,11 +124,26 @@ def _texts(pairs: Sequence[tuple[bytes, bytes]]) -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True, slots=True)
 class HandshakeResponse:
-    """A provider's handshake answered: sent as it is, and no job is made."""
+    """A provider's handshake answered: sent as it is, and no job is made.
+
+    Made of what cannot be sent, it is a ValueError: of a status that ends no exchange, a body that is no bytes, or a
+    header that is none, or that is the server's own.
+    """
 
     status: int = 200
     body: bytes = b""
     headers: tuple[tuple[str, str], ...] = field(default_factory=tuple)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.status, int) or not 200 <= self.status <= 599:
+            raise ValueError(f"a handshake is answered with a status from 200 to 599, not with {self.status!r}")
+        if not isinstance(self.body, bytes):
+            raise ValueError(f"a handshake's answer is bytes, not {type(self.body).__name__}; encode it")
+        for name, value in self.headers:
+            if _FIELD_NAME.fullmatch(name) is None or name.lower() in _FRAMING:
+                raise ValueError(f"a handshake cannot be answered with the header {name!r}")
+            if _FIELD_VALUE.fullmatch(value) is None:
+                raise ValueError(f"the value of the header {name!r} cannot be sent")
 
 
 @dataclass(frozen=True, slots=True, init=False)

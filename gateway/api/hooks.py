@@ -103,6 +103,9 @@ def _begin(arrival: Arrival) -> Begun:
         delivery = trigger.verifier.verify(request, arrival.at_s)
     except Rejected as error:
         raise _rejected(arrival, error.reason) from error
+    except Exception as error:
+        error.add_note(f"in the verifier {trigger.verifier.name!r} of the trigger {trigger.name!r}")
+        raise
     if not isinstance(delivery, Delivery):  # acknowledged, it would be lost
         raise TypeError(f"verifier {trigger.verifier.name!r} returned {type(delivery).__name__}, not a Delivery")
     if delivery.answer is not None:
@@ -250,6 +253,9 @@ def _noted(
 
 
 def _handshake(arrival: Arrival, answer: HandshakeResponse, delivery: Delivery | None = None) -> Reply:
+    if not isinstance(answer, HandshakeResponse):
+        name = arrival.trigger.verifier.name
+        raise TypeError(f"verifier {name!r} answered with {type(answer).__name__}, not with a HandshakeResponse")
     arrival.call.gateway.metrics.count_delivery(arrival.trigger.name, "handshake")
     _note(arrival, delivery, "handshake")
     headers = tuple((key.lower().encode("latin-1"), value.encode("latin-1")) for key, value in answer.headers)
