@@ -18,6 +18,7 @@ from gateway.dispatch.looks import Looks
 from gateway.dispatch.slots import Slots, Turn
 from gateway.jobs import Claimed, Settlement
 from gateway.store import ClaimRequest, Exchange, Worker
+from gateway.store.claimed import Arrivals
 from gateway.store.worker import Place
 
 CALLS = 2
@@ -80,7 +81,8 @@ class ClaimLoop:
         self._stands_by = partitions == 1 and worker.lease_ms >= STANDBY_LEASE_MS
         self._standby: Standby | None = None
         self._handed: tuple[str, Exchange] | None = None
-        self._arrived: list[tuple[Sequence[Claimed], float]] = []
+        self._made: Exchange | None = None
+        self._arrived: list[tuple[Arrivals, float]] = []
         self._told: list[tuple[Sequence[Settlement], Sequence[str]]] = []
         # half of the slots at once, so that one half runs while the other is fetched
         self._batch = max(1, (slots.count + 1) // 2)
@@ -179,6 +181,7 @@ class ClaimLoop:
         if not (self._arrived or self._told):
             self._take_answer()
             self._take_handed()
+            self._note_made()
             call = self._next_call()
             if call is not None:
                 self._exchanges.leave(call)
@@ -222,8 +225,8 @@ class ClaimLoop:
         if not self._arrived:
             return False
         arrived, self._arrived = self._arrived, []
-        for jobs, asked_s in arrived:
-            self._start(jobs, asked_s)
+        for arrivals, asked_s in arrived:
+            self._start(arrivals.jobs(), asked_s)
         return True
 
     def _start_held(self, jobs: Sequence[Claimed], asked_s: float) -> None:
@@ -294,7 +297,7 @@ class ClaimLoop:
         self._hungry = self._hungry or exchange.more or got == claim.n
         self._plenty = 0 < claim.n == got and exchange.more
         self._server_clock.saw(call, exchange.claimed)
-        if got and (due_s := self._server_clock.due_s(call, exchange.claimed)) > perf_counter():
+        if exchange.claimed.hold_us and (due_s := self._server_clock.due_s(call, exchange.claimed)) > perf_counter():
             self._ahead.hold(exchange.claimed, call.asked_s, due_s=due_s)
         elif got:
             self._arrived.append((exchange.claimed, call.asked_s))
@@ -312,13 +315,20 @@ class ClaimLoop:
         than the answer that tells of it."""
         if self._handed is None or self._standby is None or self._handed[0] != self._standby.nonce:
             return
-        exchange, since_s = self._handed[1], self._standby.since_s
+        self._made, since_s = self._handed[1], self._standby.since_s
         self._standby = self._handed = None
-        self._worker.was_made()
-        self._slots.take(len(exchange.claimed))  # as many are free as it was to bring, since nothing ran
-        self._arrived.append((exchange.claimed, since_s))
-        self._hungry = self._hungry or exchange.more
-        self._looks.handed(exchange.wake_in_s)
+        jobs = self._made.claimed
+        self._slots.take(len(jobs))  # as many are free as it was to bring, since nothing ran
+        self._arrived.append((jobs, since_s))
+
+    def _note_made(self) -> None:
+        """What else the standby claim said: looked at before the next call, where it can once its jobs have begun."""
+        if self._made is None:
+            return
+        made, self._made = self._made, None
+        self._worker.was_made(len(made.claimed))
+        self._hungry = self._hungry or made.more
+        self._looks.handed(made.wake_in_s)
 
     def _expect_retries(self, call: Call) -> None:
         for settlement in call.settlements:

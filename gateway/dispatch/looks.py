@@ -30,7 +30,7 @@ class Looks:
         self._look = look
         self._rng = rng
         stretch = max(1.0, partitions / POLLED_PARTITIONS)
-        self._poll_s = (POLL_S[0] * stretch, POLL_S[1] * stretch)
+        self._poll_s, self._poll_most_s = POLL_S[0] * stretch, POLL_S[1] * stretch
         self._at_s = self._timer_at_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -69,7 +69,7 @@ class Looks:
         now_s = perf_counter()
         if now_s < self._at_s - EARLY_S:  # timers have whole milliseconds, and some run early
             return False
-        self._at_s = now_s + self._poll_s[1]
+        self._at_s = now_s + self._poll_most_s
         return True
 
     def _run(self) -> None:
@@ -78,7 +78,7 @@ class Looks:
 
     def _wait_s(self, wake_in_s: float | None, *, asked_ahead: bool) -> float:
         """How long after a claim there may be something to do, of which nobody tells."""
-        poll_s = self._rng.uniform(*self._poll_s)
+        poll_s = self._poll_s + (self._poll_most_s - self._poll_s) * self._rng.random()
         if wake_in_s is None:
             return poll_s
         if asked_ahead and wake_in_s * 1e6 <= AHEAD_US:  # what is due so soon is not to be had before

@@ -55,18 +55,19 @@ class Arrivals(Sequence[Claimed]):
     def __getitem__(self, at: slice) -> list[Claimed]: ...
 
     def __getitem__(self, at: int | slice) -> Claimed | list[Claimed]:
-        return self._read()[at]
+        return self.jobs()[at]
 
     def __iter__(self) -> Iterator[Claimed]:
-        return iter(self._read())
+        return iter(self.jobs())
 
     def __eq__(self, other: object) -> bool:
-        return list(other) == self._read() if isinstance(other, Sequence) else NotImplemented
+        return list(other) == self.jobs() if isinstance(other, Sequence) else NotImplemented
 
     def __repr__(self) -> str:
-        return repr(self._read())
+        return repr(self.jobs())
 
-    def _read(self) -> list[Claimed]:
+    def jobs(self) -> list[Claimed]:
+        """All of them, not to be changed."""
         if self._jobs is None:
             self._jobs = _read(self._reply, self._ids(), self._moved, self._partition, self._nonce)
         return self._jobs

@@ -7,7 +7,7 @@ import hashlib
 import importlib.resources
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -55,7 +55,7 @@ _CALL = "return body()\n"
 _FUNCTION_TRIES = 2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Script:
     """One transition: its name, its whole source, and the hash that the server knows it by."""
 
@@ -63,12 +63,12 @@ class Script:
     source: str
     sha: str
 
-    @property
+    @cached_property
     def is_function(self) -> bool:
         """Can it be called as a function of the server's?"""
         return self.name in _FUNCTIONS
 
-    @property
+    @cached_property
     def function(self) -> str:
         """What its function is called: by the hash too, so that versions that run side by side have each their own."""
         return f"{self.family}_{self.sha}"

@@ -134,16 +134,15 @@ class Worker:
         following = f"{self.dispatcher_id}.{self._claims + 1}" if stands_by else ""
         return ClaimRequest(f"{self.dispatcher_id}.{self._claims}", n, suspects, place, following, ahead_us)
 
-    def was_made(self) -> None:
-        """Told that a submit made the next claim."""
+    def was_made(self, jobs: int) -> None:
+        """Told that a submit made the next claim, which brought so many."""
         self._claims += 1
+        self.client.calls.batch("claim", jobs)
 
     def read_handed(self, told: bytes) -> tuple[str, Exchange]:
         """What a submit has claimed in this dispatcher's place, and the claim's nonce (lua/handover.lua)."""
         nonce, reply = parse_handed(told)
-        exchange = self._exchange((), reply, nonce)
-        self.client.calls.batch("claim", len(exchange.claimed))
-        return nonce, exchange
+        return nonce, self._exchange((), reply, nonce)
 
     async def exchange(self, settlements: Sequence[Settlement], claim: ClaimRequest | None) -> Exchange:
         """Settles and claims in one round trip."""

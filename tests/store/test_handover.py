@@ -62,7 +62,7 @@ async def stand_by(worker: Worker, n: int = 10) -> ClaimRequest:
 async def handed(heard: Heard, worker: Worker) -> list[Claimed]:
     nonce, exchange = worker.read_handed(await heard.handed.get())
     assert all(job.token == f"{job.attempt}:{nonce}" for job in exchange.claimed)
-    worker.was_made()
+    worker.was_made(len(exchange.claimed))
     return list(exchange.claimed)
 
 
