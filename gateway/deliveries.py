@@ -11,10 +11,10 @@ import msgspec
 from gateway.redaction import hide_headers, hide_query
 from gateway.verifier import Delivery, WebhookRequest
 
-Verdict = Literal["accepted", "duplicate", "unrouted", "failed", "rejected", "handshake", "replayed"]
+Verdict = Literal["accepted", "duplicate", "unrouted", "failed", "rejected", "limited", "handshake", "replayed"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
-APART = frozenset[Verdict]({"rejected", "handshake", "replayed"})
+APART = frozenset[Verdict]({"rejected", "limited", "handshake", "replayed"})
 """What is no delivery that anybody would have sent through the routes: listed apart, so that it pushes none of those
 out, and without its body."""
 

@@ -111,7 +111,7 @@ def _begin(arrival: Arrival) -> Begun:
     if delivery.answer is not None:
         return _handshake(arrival, delivery.answer, delivery)
     if trigger.reception.limit is not None:
-        _admit(call, trigger, trigger.reception.limit, now_s=arrival.at_s)
+        _admit(arrival, delivery, trigger.reception.limit)
     try:
         matches = trigger.match(request, delivery)
         jobs = _jobs_of(call, trigger, matches, now_s=arrival.at_s)
@@ -211,11 +211,15 @@ def _taken(trigger: Trigger, answer: dict[str, Any]) -> Reply:
     return Reply(custom.status or 200, (custom.body or "").encode(), custom.content_type.encode())
 
 
-def _admit(call: Call, trigger: Trigger, limit: DeliveryLimit, *, now_s: float) -> None:
+def _admit(arrival: Arrival, delivery: Delivery, limit: DeliveryLimit) -> None:
     """Raises Refused (503) over the trigger's limit; only what verifies counts, so nobody else can use it up."""
-    wait_s = call.gateway.meters.wait_s(trigger.name, limit.rate, limit.burst, now_s=now_s)
+    gateway, name, now_s = arrival.call.gateway, arrival.trigger.name, arrival.at_s
+    wait_s = gateway.meters.wait_s(name, limit.rate, limit.burst, now_s=now_s)
     if wait_s > 0:
-        call.gateway.metrics.count_delivery(trigger.name, "limited")
+        gateway.metrics.count_delivery(name, "limited")
+        passed_over = gateway.meters.passed_over(name, now_s=now_s)
+        if passed_over is not None:
+            _note(arrival, delivery, "limited", reason=f"over the limit, as {passed_over} more since the last one here")
         raise over_limit(wait_s)
 
 

@@ -20,6 +20,9 @@ from gateway.triggers import Trigger
 BELIEVED_S = 2.0
 """For how long another process may still go by what a trigger was before it was changed."""
 
+NOTED_EVERY_S = 60.0
+"""Of the deliveries over a trigger's limit one is noted, then no other for so long."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -69,6 +72,7 @@ class Meters:
 
     def __init__(self) -> None:
         self._next: dict[str, float] = {}
+        self._told: dict[str, tuple[float, int]] = {}
 
     def wait_s(self, name: str, rate: Rate, burst: int, *, now_s: float) -> float:
         """0 if one may pass now, and counts it; else for how many seconds none may."""
@@ -81,6 +85,16 @@ class Meters:
             return ahead_s
         self._next[name] = at_s + interval_s
         return 0.0
+
+    def passed_over(self, name: str, *, now_s: float) -> int | None:
+        """Of one over the limit: how many more were since one was noted last; None if this one is not to be either,
+        since a flood would push out what else is noted apart."""
+        at_s, silent = self._told.get(name, (-NOTED_EVERY_S, 0))
+        if 0 <= now_s - at_s < NOTED_EVERY_S:
+            self._told[name] = (at_s, silent + 1)
+            return None
+        self._told[name] = (now_s, 0)
+        return silent
 
 
 def over_limit(wait_s: float) -> Refused:

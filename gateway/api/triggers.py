@@ -29,6 +29,7 @@ _INDEX = re.compile(r"\[(\d+)\]")
 
 _NOT_REPLAYED: dict[Verdict, str] = {
     "rejected": "it did not verify, so it cannot be replayed",
+    "limited": "it was over the trigger's limit, and its body was not kept; its sender was asked to send it again",
     "handshake": "it was a handshake, which no route ever sees",
     "replayed": "it is a replay itself; replay {}, which it was made of",
 }

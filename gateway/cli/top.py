@@ -59,8 +59,10 @@ async def _show_each(gateway: AsyncGateway, count: int | None, every_s: float) -
             before = now_s, stats
             looked += 1
             if looked == count:
-                return
+                break
             await asyncio.sleep(every_s)
+    if not console.is_terminal:
+        console.line()  # what was shown last ends without
 
 
 def view(stats: Stats, before: tuple[float, Stats] | None) -> RenderableType:

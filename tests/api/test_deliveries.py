@@ -49,6 +49,18 @@ async def test_delivery_is_shown_with_its_jobs_and_without_its_token(api: Runnin
     assert b"secret-cookie" not in kept
 
 
+async def test_delivery_over_the_limit_is_noted_once_a_minute_with_how_many_more_were(api: Running) -> None:
+    for at in range(6):
+        await send(api, "spaced", x_id=f"d-{at}", x_event="paid")
+    await api.client.post("/hooks/spaced", content=b"{}")
+    found = [each for each in await noted(api, "spaced", 4) if each["verdict"] != "accepted"]
+    assert sorted((each["verdict"], each.get("event", "")) for each in found) == [("limited", "paid"), ("rejected", "")]
+    limited = (await noted(api, "spaced", 1, verdict="limited"))[0]
+    assert limited["reason"] == "over the limit, as 0 more since the last one here"
+    replayed = await api.client.post(f"/triggers/spaced/deliveries/{limited['id']}/replay")
+    assert (replayed.status_code, "over the trigger's limit" in replayed.text) == (409, True)
+
+
 async def dump(api: Running) -> bytes:
     """All that Redis holds of the installation's deliveries."""
     client: Any = api.store.client

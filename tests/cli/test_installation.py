@@ -98,6 +98,8 @@ def test_figures_are_shown_once_and_live(shell: Shell) -> None:
     assert [line["dispatchers"] for line in lines] == [1, 1]
     live = shell.text("top", "--count", "2", "--interval", "50ms")
     assert "per second: submitted 0.0" in live
+    assert live.endswith("\n")
+    assert not live.endswith("\n\n")
 
 
 def test_target_is_registered_tried_out_and_forgotten(shell: Shell) -> None:
@@ -138,6 +140,8 @@ def test_trigger_is_registered_and_its_deliveries_are_seen(shell: Shell, install
 
     until_sync(seen)
     assert found[0]["id"] in shell.text("triggers", "deliveries", "till")
+    refused = shell.refused("triggers", "deliveries", "till", "--verdict", "taken", code=1)
+    assert refused.startswith("gateway: --verdict: 'taken' is none of them; known: accepted, "), refused
     again = shell.json("triggers", "replay", "till", found[0]["id"])
     for job in (*found[0]["jobs"], *again["jobs"]):
         shell.run("jobs", "cancel", job["job_id"])
