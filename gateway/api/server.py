@@ -20,12 +20,12 @@ import uvicorn
 import uvloop
 from starlette.applications import Starlette
 from uvicorn.config import STARTUP_FAILURE
-from uvicorn.supervisors import Multiprocess
 
 from gateway.api.app import create_app
 from gateway.api.auth import is_loopback
 from gateway.api.gate import StoreGate
 from gateway.api.protocol import GuardedProtocol
+from gateway.api.worker import WORKER_SILENT_S, Workers, ended_by_signals
 from gateway.collector import calm_collector
 from gateway.errors import ConfigError, StoreUnavailable
 from gateway.logs import configure_logging
@@ -41,10 +41,6 @@ KEEP_ALIVE_S = 75
 GRACE_S = 10
 FORCED_STOP_S = 0.5
 BACKLOG = 2048
-
-WORKER_SILENT_S = 60
-"""A worker that answers its manager for so long no more is replaced. It answers once its program is loaded, which takes
-a busy machine a while: uvicorn's own 5 s killed some at their start, and their heirs again."""
 
 _WORKER_APP = "gateway.api.server:worker_app"
 _MANAGER_PID = "GATEWAY_SUPERVISOR_PID"
@@ -102,10 +98,12 @@ def worker_app() -> Starlette:
     """The application in a worker process of `serve`, which ends when its parent does."""
     # by its pid, since a manager that is dead already is nobody's parent any more
     die_with_parent(int(os.environ[_MANAGER_PID]), death_signal=signal.SIGTERM)
-    settings = load(os.environ, Path.cwd())
-    configure_logging(settings.gateway)
+    with ended_by_signals():
+        settings = load(os.environ, Path.cwd())
+        configure_logging(settings.gateway)
+        registry = Registry.build(settings)
     folder = Path(os.environ[WORKERS_FOLDER])
-    app = create_app(settings, open_store(settings), Registry.build(settings), close_store=True, workers_folder=folder)
+    app = create_app(settings, open_store(settings), registry, close_store=True, workers_folder=folder)
     calm_collector()
     return app
 
@@ -175,28 +173,6 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.force_exit = self.should_exit
         self.should_exit = True
-
-
-class Workers(Multiprocess):
-    """Worker processes, each replaced when it ends, which is told; HUP stops them all unless it is ignored."""
-
-    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket]) -> None:
-        heeded = stop_signals()
-        super().__init__(config, sockets)
-        if signal.SIGHUP not in heeded:
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
-
-    def handle_hup(self) -> None:
-        self.should_exit.set()
-
-    def keep_subprocess_alive(self) -> None:
-        before = list(self.processes)
-        super().keep_subprocess_alive()
-        for ended, heir in zip(before, self.processes, strict=True):
-            if heir is not ended:
-                log.warning(
-                    "worker ended; another takes its place", pid=ended.pid, exit_code=ended.exitcode, by=heir.pid
-                )
 
 
 def uvicorn_config(app: Any, **more: Any) -> uvicorn.Config:

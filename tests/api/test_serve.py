@@ -44,6 +44,10 @@ SLOW = """
 if __name__ != "__main__":
     time.sleep(7)
 """
+FUNCTION = """
+@target("stuck")
+def stuck(payload): ...
+"""
 URL = "https://hooks.example"
 
 
@@ -151,6 +155,26 @@ def test_a_worker_that_was_killed_is_told_of_and_replaced_and_hup_stops_all(
     (line,) = (line for line in plain(output).splitlines() if "worker ended" in line)
     assert f" pid={killed}" in line
     assert "exit_code=-9" in line
+
+
+@pytest.mark.parametrize("where", ["program", "configuration"])
+def test_workers_that_still_start_end_at_once_on_term(
+    valkey_server: Server, namespace: str, tmp_path: Path, where: str
+) -> None:
+    stuck = f"""
+if os.environ.get("GATEWAY_SUPERVISOR_PID"):
+    Path({str(tmp_path / "here")!r}).touch()
+    time.sleep({WAIT_S})
+"""
+    module = f"import os, time\nfrom pathlib import Path\nfrom gateway import target\n{stuck}\n{FUNCTION}"
+    (tmp_path / "stuck.py").write_text(module)
+    imports = {"GATEWAY_IMPORTS": "stuck"} if where == "configuration" else {}
+    first = f"from pathlib import Path\n{stuck}" if where == "program" else ""
+    with serving(tmp_path, valkey_server.url, namespace, workers=2, first=first, environment=imports) as process:
+        port_of(process)
+        until_sync((tmp_path / "here").exists, timeout_s=WAIT_S)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WAIT_S / 3) == 0
 
 
 @pytest.mark.long
