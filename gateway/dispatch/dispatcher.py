@@ -9,7 +9,6 @@ import secrets
 import socket
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -28,12 +27,12 @@ from gateway.dispatch.progress import Progress
 from gateway.dispatch.replays import carry_replays
 from gateway.dispatch.schedules import Scheduler
 from gateway.dispatch.slots import Slots
+from gateway.dispatch.stopping import Stop, drain, end
 from gateway.dispatch.suspects import SuspectPlace
 from gateway.dispatch.telling import Telling
 from gateway.dispatch.upkeep import reap, upkeep
 from gateway.errors import StoreError
 from gateway.events import JobEvent
-from gateway.executor import ENDING_S
 from gateway.jobs import Claimed, Outcome, Settlement
 from gateway.liveness import HUNG_S
 from gateway.registrations import Registrations
@@ -50,12 +49,6 @@ from gateway.transitions import Transitions
 
 log = structlog.get_logger(__name__)
 
-_FLUSH_S = 5.0
-"""After the drain: how long outcomes and releases may take to be written."""
-
-_END_S = 3.0
-"""Of that: how long attempts may take to end before they are left behind, to end with the process."""
-
 _CANCELLED_MOST = 1000
 """Cancellations of jobs that it does not have which a dispatcher remembers: of most it is told after their end."""
 
@@ -64,18 +57,6 @@ def dispatcher_name() -> str:
     """An id that no other dispatcher has: host and noise, short enough that a token stays under 64 bytes."""
     host = "".join(letter for letter in socket.gethostname().split(".")[0] if letter.isalnum() or letter == "-")
     return f"{host[:20] or 'host'}-{secrets.token_hex(4)}"
-
-
-@dataclass(slots=True)
-class Stop:
-    """Asked to stop: `drain` waits for what runs, `now` releases it."""
-
-    drain: asyncio.Event = field(default_factory=asyncio.Event)
-    now: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def ask(self) -> None:
-        """The first call drains, the second stops at once."""
-        (self.now if self.drain.is_set() else self.drain).set()
 
 
 class Dispatcher:
@@ -168,7 +149,7 @@ class Dispatcher:
                 tasks = [group.create_task(work) for work in self._background()]
                 await stop.drain.wait()
                 await self._drain(stop)
-                await _end(tasks)
+                await end(tasks)
         except ExceptionGroup as failures:
             raise first_failure(failures) from failures
         finally:
@@ -330,8 +311,6 @@ class Dispatcher:
 
     async def _drain(self, stop: Stop) -> None:
         self._draining = True
-        for loop in self._loops:
-            loop.stop_claiming()
         log.info(
             "draining",
             dispatcher=self.dispatcher_id,
@@ -339,27 +318,7 @@ class Dispatcher:
             at_most_s=self._settings.gateway.drain,
             note="a second signal stops at once",
         )
-        waits = [asyncio.ensure_future(self._attempts.wait_idle()), asyncio.ensure_future(stop.now.wait())]
-        await asyncio.wait(waits, timeout=self._settings.gateway.drain, return_when=asyncio.FIRST_COMPLETED)
-        for wait in waits:
-            wait.cancel()
-        for job_id in list(self._attempts.held):
-            self._attempts.end(job_id, "released")
-        try:
-            async with asyncio.timeout(_FLUSH_S):
-                await self._let_end()
-                await self._attempts.wait_empty()
-                for loop in self._loops:
-                    await loop.wait_written()
-        except TimeoutError:
-            log.warning("outcomes not written; their leases will run out", jobs=len(self._attempts.held))
-
-    async def _let_end(self) -> None:
-        try:
-            async with asyncio.timeout(_END_S):
-                await self._attempts.wait_idle()
-        except TimeoutError:
-            self._attempts.leave_behind(most_s=ENDING_S)
+        await drain(stop, self._attempts, self._loops, at_most_s=self._settings.gateway.drain)
 
     async def _leave(self) -> None:
         try:
@@ -394,11 +353,3 @@ class Dispatcher:
             weights=self._lanes.shares,
             max_wait_ms={lane: round(wait * 1000) for lane, wait in self._lanes.max_wait.items()},
         )
-
-
-async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Cancels until all have ended: before Python 3.12 `wait_for`, which redis-py uses, may swallow a cancellation."""
-    while pending := [task for task in tasks if not task.done()]:
-        for task in pending:
-            task.cancel()
-        await asyncio.wait(pending, timeout=0.2)

@@ -13,9 +13,10 @@ import structlog
 import gateway as package
 from gateway.callouts import CallOuts
 from gateway.collector import calm_collector
-from gateway.dispatch.dispatcher import Dispatcher, Stop
+from gateway.dispatch.dispatcher import Dispatcher
 from gateway.dispatch.health import health_app, health_server
 from gateway.dispatch.metrics import DispatchMetrics
+from gateway.dispatch.stopping import Stop
 from gateway.egress.late import LateClient
 from gateway.errors import ConfigError, StoreUnavailable
 from gateway.jobs import CALLBACK_TARGET, URL_TARGET

@@ -25,8 +25,9 @@ import orjson
 import pytest
 from prometheus_client import CollectorRegistry
 
-from gateway.dispatch.dispatcher import Dispatcher, Stop
+from gateway.dispatch.dispatcher import Dispatcher
 from gateway.dispatch.metrics import DispatchMetrics
+from gateway.dispatch.stopping import Stop
 from gateway.egress.client import EgressClient
 from gateway.executor import Executor
 from gateway.jobs import Record, Submission

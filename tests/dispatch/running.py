@@ -14,8 +14,9 @@ from typing import Any
 import orjson
 from prometheus_client import CollectorRegistry
 
-from gateway.dispatch.dispatcher import Dispatcher, Stop
+from gateway.dispatch.dispatcher import Dispatcher
 from gateway.dispatch.metrics import DispatchMetrics
+from gateway.dispatch.stopping import Stop
 from gateway.egress.client import EgressClient
 from gateway.egress.resolver import Lookup
 from gateway.jobs import Claimed, Options, Record, Submission, pack_body

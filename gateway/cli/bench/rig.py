@@ -19,8 +19,9 @@ from prometheus_client import CollectorRegistry
 from gateway.callouts import CallOuts
 from gateway.cli.interrupts import one_interrupt
 from gateway.collector import calm_collector
-from gateway.dispatch.dispatcher import Dispatcher, Stop
+from gateway.dispatch.dispatcher import Dispatcher
 from gateway.dispatch.metrics import DispatchMetrics
+from gateway.dispatch.stopping import Stop
 from gateway.egress.client import EgressClient
 from gateway.jobs import Submission
 from gateway.limits import Limits, Rate
