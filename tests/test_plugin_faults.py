@@ -49,6 +49,21 @@ FAULTS = {
         "from gateway import hookimpl\n@hookimpl\ndef register_executors(): raise OSError('no printer')",
         "plugin raising: register_executors failed: OSError: no printer",
     ),
+    "leaving": (
+        "from gateway import hookimpl\n@hookimpl\ndef register_executors(): raise SystemExit(4)",
+        "plugin leaving: register_executors failed: SystemExit: 4",
+    ),
+    "single": (
+        PRINTER.replace('"printer"', '"single"').replace("[Printer()]", "Printer()"),
+        "plugin single: register_executors returned Printer; it must return a list",
+    ),
+    "waiting": (
+        "import msgspec\nfrom gateway import Delivery, Verifier, hookimpl\n"
+        "class Slow(Verifier[msgspec.Struct]):\n    name, Config = 'slow', msgspec.Struct\n"
+        "    async def verify(self, request, now): return Delivery('1')\n"
+        "@hookimpl\ndef register_verifiers(): return [Slow]",
+        "plugin waiting: Slow.verify is async; make it `def verify`",
+    ),
     "eager": (
         "from gateway import hookimpl\n@hookimpl\nasync def job_event(event): ...",
         "plugin eager: job_event is an async",

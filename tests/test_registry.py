@@ -149,7 +149,10 @@ def test_gateway_plugins_that_names_no_plugin_is_an_error(tmp_path: Path) -> Non
         ("@hookimpl\ndef job_event(event, extra): ...", "cannot be registered: "),
         ("@hookimpl\nasync def job_event(event): ...", "job_event is an async function"),
         ("@hookimpl(wrapper=True)\ndef job_event(event):\n    yield", "job_event is a wrapper"),
-        ("@hookimpl\ndef register_executors(): return None", "register_executors failed: TypeError"),
+        (
+            "@hookimpl\ndef register_executors(): return None",
+            "register_executors returned NoneType; it must return a list",
+        ),
         ("@hookimpl\ndef register_executors(): return 1 / 0", "register_executors failed: ZeroDivisionError"),
         ("@hookimpl\ndef register_executors(): return [Mail]", "offers the class Mail as an executor"),
         ("@hookimpl\ndef register_executors(): return [3]", "offers 3 as an executor"),
@@ -387,9 +390,10 @@ async def test_start_and_aclose_reach_every_executor_even_past_a_failing_one(tmp
     assert [entry["executor"] for entry in logs] == ["second"]
 
 
-async def test_start_that_fails_closes_what_had_started(tmp_path: Path) -> None:
-    registry = build(tmp_path, plug_two=CALLS + "async def begin(): raise OSError('no display')")
-    with pytest.raises(PluginError, match="executor second: did not start: OSError: no display"):
+@pytest.mark.parametrize("error", ["OSError", "SystemExit"])
+async def test_start_that_fails_closes_what_had_started(tmp_path: Path, error: str) -> None:
+    registry = build(tmp_path, plug_two=CALLS + f"async def begin(): raise {error}('no display')")
+    with pytest.raises(PluginError, match=f"executor second: did not start: {error}: no display"):
         await registry.start()
     assert sys.modules["plug_two"].calls == ["start first", "start second", "close first"]
 

@@ -168,10 +168,11 @@ def _calls(manager: pluggy.PluginManager, hook: str) -> Iterator[Call]:
 def _offered(call: Call, settings: Settings) -> list[Any]:
     try:
         offered = call(settings=settings)
-        return [*offered]
-    except Exception as exc:
-        detail = f"{call.hook} failed: {type(exc).__name__}: {exc}"
-        raise PluginError(f"plugin {call.plugin}", f"{detail}; it must return a list") from exc
+        if isinstance(offered, Iterable):
+            return [*offered]
+    except (Exception, SystemExit) as exc:
+        raise PluginError(f"plugin {call.plugin}", f"{call.hook} failed: {type(exc).__name__}: {exc}") from exc
+    raise PluginError(f"plugin {call.plugin}", f"{call.hook} returned {type(offered).__name__}; it must return a list")
 
 
 def _check_executor(executor: object, plugin: str) -> None:
@@ -201,6 +202,10 @@ def _check_verifier(verifier: object, plugin: str) -> None:
     if not (isinstance(verifier, type) and issubclass(verifier, Verifier)) or inspect.isabstract(verifier):
         detail = f"offers {verifier!r} as a verifier; it must be a class that derives from Verifier and has verify()"
         raise PluginError(f"plugin {plugin}", detail)
+    for method in ("verify", "handshake", "sign"):
+        if inspect.iscoroutinefunction(getattr(verifier, method)):
+            detail = f"{verifier.__name__}.{method} is async; make it `def {method}`, which may not wait for anything"
+            raise PluginError(f"plugin {plugin}", detail)
     _check_parts(verifier, verifier.__name__, plugin=plugin, taken=TRIGGER_KEYS)
 
 

@@ -199,7 +199,7 @@ async def _start(executor: Executor[Any]) -> None:
     try:
         async with asyncio.timeout(START_S):
             await executor.start()
-    except Exception as exc:
+    except (Exception, SystemExit) as exc:
         raise PluginError(f"executor {executor.name}", f"did not start: {type(exc).__name__}: {exc}") from exc
 
 
