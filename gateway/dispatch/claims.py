@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from contextvars import Context, copy_context
 from time import perf_counter
 
 from gateway.dispatch.ahead import AHEAD_US, Ahead, ServerClock
@@ -88,6 +89,7 @@ class ClaimLoop:
         self._batch = max(1, (slots.count + 1) // 2)
         self._enough = max(1, slots.count // 2)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._context: Context | None = None
         self._soon: asyncio.Handle | None = None
         self._over: asyncio.Future[None] | None = None
         self._turned_s = 0.0
@@ -138,7 +140,7 @@ class ClaimLoop:
 
     async def run(self) -> None:
         """Runs until cancelled; raises StoreMismatch if the data became another version's."""
-        self._loop, self._turned_s = asyncio.get_running_loop(), perf_counter()
+        self._loop, self._context, self._turned_s = asyncio.get_running_loop(), copy_context(), perf_counter()
         self._over = self._loop.create_future()
         self._go_on_soon()
         try:
@@ -152,9 +154,10 @@ class ClaimLoop:
             await self._exchanges.end()
 
     def _go_on_soon(self) -> None:
-        """In the event loop's next turn, after what is to run in it already."""
+        """In the event loop's next turn, after what is to run in it already; in a context of its own, since jobs ask
+        for it too, and the next ones would find what they have left in theirs."""
         if self._soon is None and self._loop is not None:
-            self._soon = self._loop.call_soon(self._go_on)
+            self._soon = self._loop.call_soon(self._go_on, context=self._context)
 
     def _answered(self) -> None:
         """A call is. Of two that came together each is looked at by itself, or they would go on together for ever:

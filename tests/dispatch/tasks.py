@@ -74,9 +74,11 @@ async def mark(payload: dict[str, Any]) -> None:
 
 
 async def mind(payload: dict[str, Any]) -> None:
-    """Notes what an earlier job left in the context, and leaves something itself."""
+    """Notes what an earlier job left in the context, and leaves something itself; it may be over some `turns` later."""
     STAGES[payload["stage"]].log.append(f"{payload['label']} after {MIND.get()}")
     MIND.set(payload["label"])
+    for _ in range(payload.get("turns", 0)):
+        await asyncio.sleep(0)
 
 
 async def desert(payload: dict[str, Any]) -> None:

@@ -175,3 +175,16 @@ async def _run_until_a_newer_version_takes_over(settings: Settings) -> None:
 
 async def _true(fact: bool) -> bool:
     return fact
+
+
+@pytest.mark.parametrize("lease", ["9s", "30s"])  # under the shorter one no claim stands by
+async def test_a_job_finds_nothing_that_jobs_of_claims_before_its_own_left_in_the_context(
+    valkey_server: Server, namespace: str, tmp_path: Path, stage: Stage, lease: str
+) -> None:
+    async with dispatching(settings_for(tmp_path, valkey_server.url, namespace, slots=4, lease=lease)) as running:
+        payload = {"stage": namespace, "label": "one", "turns": 5}
+        for _ in range(3):
+            await running.client.ended(await running.client.submit("mind", payload))
+        for job_id in [await running.client.submit("mind", payload) for _ in range(30)]:
+            await running.client.ended(job_id)
+    assert stage.log == ["one after nobody"] * 33
