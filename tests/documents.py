@@ -19,6 +19,8 @@ from typing import Any
 
 import httpx
 
+from tests.servers import asked_to_end_with_us
+
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 DOCS_WEBHOOKS = ROOT / "docs" / "webhooks"
@@ -100,6 +102,9 @@ def secrets_in(text: str) -> dict[str, str]:
     return {name: _OWN.get(name, value) for name in re.findall(r'\{ env = "(\w+)" \}', text)}
 
 
+UP = [str(Path(sys.executable).with_name("gateway")), "up"]
+
+
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
@@ -158,7 +163,7 @@ def installed(folder: Path, files: dict[str, str], **environ: str) -> Iterator[I
     ports = {"PORT": str(port), "GATEWAY_GATEWAY_DISPATCHER_PORT": "0"}
     with (
         (folder / "up.log").open("wb") as log,
-        subprocess.Popen(["gateway", "up"], cwd=folder, env=shell | ports, stdout=log, stderr=log) as process,
+        subprocess.Popen(asked_to_end_with_us(UP), cwd=folder, env=shell | ports, stdout=log, stderr=log) as process,
         httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=10, trust_env=False) as api,
     ):
         here = Installed(folder, shell, api)

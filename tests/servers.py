@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -188,6 +190,21 @@ def ending_with_us(argv: Sequence[str]) -> list[str]:
     """How to start a server so that a test run that is killed leaves none behind. It ends with the thread that starts
     it, so one that another thread brings back, perhaps for later tests too, is left as it is."""
     return tied(argv) if threading.current_thread() is threading.main_thread() else [*argv]
+
+
+_ASK_TO_END = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+def asked_to_end_with_us(argv: Sequence[str]) -> list[str]:
+    """As `ending_with_us`, by a TERM: a `gateway up` that is killed leaves its Valkey to the next one in the folder."""
+    if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
+        return [*argv]
+    return [sys.executable, "-I", "-S", "-c", _ASK_TO_END, str(os.getpid()), *argv]
 
 
 def free_ports() -> tuple[int, int]:

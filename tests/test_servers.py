@@ -14,6 +14,7 @@ import pytest
 import redis
 
 from tests.documents import ROOT
+from tests.e2e.installation import Installation
 from tests.servers import SLOTS, Server
 from tests.waiting import until_sync
 
@@ -73,6 +74,32 @@ def test_a_server_ends_with_a_run_that_is_killed() -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGKILL)
             shutil.rmtree(directory)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can see to that")
+def test_an_installation_ends_with_a_run_that_is_killed(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from tests.e2e.installation import Installation; "
+        "installation = Installation(Path(sys.argv[1])); installation.configure(); installation.up(); "
+        "print('up', flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as run:
+        assert run.stdout is not None
+        left = Installation(tmp_path)
+        try:
+            assert run.stdout.readline() == "up\n"
+            assert len(left.processes()) >= 4  # itself, a gateway, a dispatcher, a Valkey
+            run.kill()
+            until_sync(lambda: left.processes() == [])
+        finally:
+            run.kill()
+            left.close()
 
 
 def test_a_closed_server_leaves_nothing_behind() -> None:

@@ -15,6 +15,7 @@ import pytest
 from gateway import PLUGIN_API, __version__
 from gateway.settings import load
 from tests.cli.shell import Shell
+from tests.documents import free_port
 from tests.e2e.installation import Installation
 
 
@@ -204,7 +205,7 @@ def test_doctor_says_that_the_folder_has_no_file(bare: Shell) -> None:
 
 
 def test_doctor_tells_each_finding_on_a_line(installed: Installation) -> None:
-    shell = Shell(installed.folder)
+    shell = Shell(installed.folder, PORT=str(free_port()))
     done = shell.run("doctor", "--json")
     assert {finding["level"] for finding in done.lines} <= {"ok", "warning"}, done
     assert done.code == 0

@@ -12,6 +12,7 @@ from gateway.registry import Registry
 from gateway.settings import load
 from gateway.verifier import WebhookRequest
 from tests.cli.shell import Shell
+from tests.documents import free_port
 from tests.servers import Server
 
 CONFIG = """
@@ -40,7 +41,8 @@ routes = [{ target = "show" }]
 def shell(valkey_server: Server, namespace: str, tmp_path: Path) -> Shell:
     (tmp_path / "gateway.toml").write_text(CONFIG)
     (tmp_path / "push.json").write_text("{}")
-    return Shell(tmp_path, GATEWAY_REDIS_URL=valkey_server.url, GATEWAY_GATEWAY_NAMESPACE=namespace)
+    ports = {"PORT": str(free_port()), "GATEWAY_GATEWAY_DISPATCHER_PORT": str(free_port())}
+    return Shell(tmp_path, GATEWAY_REDIS_URL=valkey_server.url, GATEWAY_GATEWAY_NAMESPACE=namespace, **ports)
 
 
 def test_commands_that_serve_and_sign_nothing_need_no_secret(shell: Shell) -> None:

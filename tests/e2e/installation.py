@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import orjson
 
+from tests.servers import asked_to_end_with_us
 from tests.waiting import until_sync
 
 START_S = 60.0
@@ -43,7 +44,7 @@ class Process:
         self.log = log
         with log.open("wb") as output:
             self._popen = subprocess.Popen(
-                list(command),
+                asked_to_end_with_us(list(command)),
                 cwd=folder,
                 env=_environment() | env,
                 stdin=subprocess.DEVNULL,
