@@ -80,7 +80,7 @@ def test_tail_tells_what_happened_until_the_end(shell: Shell) -> None:
 
 def test_file_of_jobs_is_taken_in_line_by_line(shell: Shell, tmp_path: Path) -> None:
     file = tmp_path / "jobs.ndjson"
-    jobs = [{"target": "work", "payload": 1.0, "idempotency_key": tmp_path.name}, {"target": "wurk"}]
+    jobs = [{"target": "held", "payload": 1.0, "idempotency_key": tmp_path.name}, {"target": "wurk"}]
     file.write_text("\n".join(map(json.dumps, jobs)))
     found = shell.json("jobs", "submit", "--file", str(file), code=1)
     assert (found["accepted"], found["duplicates"], found["failed"]) == (1, 0, 1)
@@ -88,7 +88,9 @@ def test_file_of_jobs_is_taken_in_line_by_line(shell: Shell, tmp_path: Path) -> 
     done = shell.run("jobs", "submit", "--file", str(file))
     assert (done.code, done.stdout) == (1, "1 jobs taken in, 1 of them before; 1 refused\n")
     assert done.stderr.startswith("gateway: job 2: /target: no target named 'wurk'")
-    assert b'"payload":1.0' in shell.run("jobs", "get", found["results"][0]["job_id"], "--json").stdout.encode()
+    job_id = found["results"][0]["job_id"]
+    assert b'"payload":1.0' in shell.run("jobs", "get", job_id, "--json").stdout.encode()
+    shell.json("jobs", "cancel", job_id)
 
 
 def test_wrong_use_is_2_and_a_refusal_is_1(shell: Shell) -> None:
