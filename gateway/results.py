@@ -106,10 +106,16 @@ def encode_error(type: str, message: str, details: dict[str, Any] | None = None)
     return orjson.dumps(head).decode()
 
 
+_NEVER_LET_OUT = "coroutine raised StopIteration"
+"""What Python makes of a `next(…)` without a default in a job's own code, and says nothing of where (PEP 479)."""
+
+
 def error_of(failure: BaseException) -> str:
     """What went wrong, as the record's `error`: an executor's own words, or the exception's type and text."""
     if isinstance(failure, AttemptError):
         return encode_error(_text(failure.type), _text(failure.message), failure.details)
+    if isinstance(failure.__cause__, StopIteration) and str(failure) == _NEVER_LET_OUT:
+        failure = failure.__cause__
     frames = _frames(failure)
     return encode_error(type(failure).__name__, _text(failure), {"traceback": frames} if frames else None)
 

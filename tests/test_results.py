@@ -201,3 +201,17 @@ def test_error_shows_no_frame_of_our_own() -> None:
         encode_result({1, 2})
     told = orjson.loads(error_of(caught.value))["traceback"]
     assert {frame.partition(":")[0] for frame in told} == {"test_results.py"}
+
+
+async def test_stop_iteration_of_a_job_is_told_as_such_with_its_place() -> None:
+    async def run() -> object:
+        names: dict[str, object] = {}
+        exec(compile("def first():\n    return next(iter(()))", "/app/shop.py", "exec"), names)
+        first: Any = names["first"]
+        return first()
+
+    with pytest.raises(RuntimeError) as caught:
+        await run()
+    error = orjson.loads(error_of(caught.value))
+    assert (error["type"], error["message"]) == ("StopIteration", "")
+    assert error["traceback"][-1] == "shop.py:2 in first"
