@@ -14,8 +14,9 @@ from gateway import ConfigError, Delivery, WebhookRequest
 from gateway.contents import MAX_EVENTS, ContentKind
 from gateway.errors import InvalidRequest
 from gateway.reception import Reception
+from gateway.routes import Match, compile_route
 from gateway.schemes.bodies import BodyFields
-from gateway.triggers import Match, Trigger, compile_route
+from gateway.triggers import Trigger
 from tests.plugins.presets import make
 
 PLACE = "gateway.toml: triggers.t.routes[0]"

@@ -8,7 +8,8 @@ import pytest
 
 from gateway import ConfigError, Delivery, Secret, WebhookRequest
 from gateway.errors import InvalidRequest
-from gateway.triggers import Match, Route, Trigger, compile_route
+from gateway.routes import Match, Route, compile_route
+from gateway.triggers import Trigger
 from plugins.github import GithubConfig, GithubVerifier
 
 PLACE = "gateway.toml: triggers.t.routes[0]"

@@ -23,8 +23,9 @@ from gateway.deliveries import Noted, Verdict
 from gateway.errors import InvalidRequest, Rejected, StoreFull
 from gateway.jobs import Record, Status, Submission, Submitted
 from gateway.reception import DeliveryLimit
+from gateway.routes import Match
 from gateway.submission import delivery_submissions
-from gateway.triggers import Match, Trigger
+from gateway.triggers import Trigger
 from gateway.verifier import Delivery, HandshakeResponse, WebhookRequest
 
 log = structlog.get_logger(__name__)

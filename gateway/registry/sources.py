@@ -10,6 +10,7 @@ from gateway.expressions import ROOTS
 from gateway.keys import NAME
 from gateway.registry.targets import Target, check_lane
 from gateway.registry.unread import unread_verifier
+from gateway.routes import ITEM, Route, compile_route
 from gateway.settings import (
     TRIGGER_KEYS,
     RouteSettings,
@@ -20,7 +21,7 @@ from gateway.settings import (
     join_place,
 )
 from gateway.spelling import mend_name
-from gateway.triggers import ITEM, Route, Trigger, compile_route
+from gateway.triggers import Trigger
 from gateway.verifier import Verifier
 
 

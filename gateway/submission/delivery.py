@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from gateway.errors import InvalidRequest
 from gateway.jobs import Idempotency, Submission
 from gateway.keys import idempotency_hash
+from gateway.routes import Match
 from gateway.submission.catalog import Catalog, TargetFacts
 from gateway.submission.checks import key_problem
-from gateway.triggers import Match
 
 _SAME_ID = "~delivery"
 """The fingerprint of every copy: a verified id says that it is the same delivery. `~`: a dead copy frees the id."""
