@@ -3,6 +3,7 @@
 local HEARTBEAT_PART = 20 -- a heartbeat renewed within this part of itself is not renewed again
 
 local last -- what the dispatcher's record says of its last claim in that place: nonce, ids, and seen, idle
+local stands_in -- does a submit make it in the dispatcher's place? Whoever left it there has made none since
 
 local function answer(wake_us, more)
   taken[1], taken[2], taken[4] = wake_us, more and 1 or 0, table.concat(ids, ',')
@@ -78,7 +79,8 @@ local function serve_weighted()
 end
 
 -- Writes what the dispatcher's record says of this claim, and renews its heartbeat where the last one is not of just
--- now. `idle`: '1' if it may be among the idle, whom a wake-up takes out by itself.
+-- now: by a claim of its own, since that of a submit is no sign of its life. `idle`: '1' if it may be among the idle, whom
+-- a wake-up takes out by itself.
 local function show_life(idle)
   local fields = {}
   if taken_n > 0 then fields = { 'nonce' .. place, nonce, 'ids' .. place, table.concat(ids, ',') } end
@@ -87,9 +89,7 @@ local function show_life(idle)
     fields[#fields + 1] = idle
   end
   local since_ms = now_ms - (tonumber(last[3]) or 0)
-  -- a claim that a submit makes in vain is no sign of life of the dispatcher's
-  local own = taken_n > 0 or nonce ~= next_nonce
-  local renewed = own and (since_ms < 0 or since_ms >= heartbeat_ms / HEARTBEAT_PART)
+  local renewed = not stands_in and (since_ms < 0 or since_ms >= heartbeat_ms / HEARTBEAT_PART)
   if renewed then
     fields[#fields + 1] = 'seen'
     fields[#fields + 1] = NOW
@@ -102,13 +102,16 @@ end
 
 local STANDBY_FORM = 3 -- of the arguments, and of the message: a version with others has another number, and leaves these alone
 local STANDBY_MS = 2000 -- a dispatcher that shows no more life, though it is connected, is given nothing after that
+local STOOD_BY = { false, false, false, '1' } -- what the record of one says whose claim still stands by, as far as it matters
 
 -- Leaves here the claim that the dispatcher would make next (lua/handover.lua). The place for a suspect is not kept for it,
 -- and it brings nothing before that is due.
 local function stand_by()
   local own = { unpack(args) }
   own[2], own[4], own[8] = next_nonce, '0', '0'
-  call('SET', P .. 'standby:' .. dispatcher, cmsgpack.pack({ STANDBY_FORM, own }), 'PX', STANDBY_MS)
+  -- the dispatcher's record outlives it
+  local within_ms = math.min(STANDBY_MS, floor(heartbeat_ms / 2))
+  call('SET', P .. 'standby:' .. dispatcher, cmsgpack.pack({ STANDBY_FORM, own }), 'PX', within_ms)
 end
 
 -- A claim by the arguments that were read; its answer, or the error.
@@ -118,19 +121,22 @@ local function claim_read()
   begin_taking(lease_ms, n)
   begin_turns()
   left, met_references = false, false
-  last = call('HMGET', dk, 'nonce' .. place, 'ids' .. place, 'seen', 'idle')
+  stands_in = nonce == next_nonce
+  last = stands_in and STOOD_BY or call('HMGET', dk, 'nonce' .. place, 'ids' .. place, 'seen', 'idle')
   if last[1] == nonce then return repeat_claim() end
   -- it brought nothing the first time, and what came since is the next one's
   if last[1] and last[1] == next_nonce then return answer(0, false) end
   read_lanes()
   promote(promote_most)
+  if in_hand and not may_keep_in_hand() then place_in_hand() end
   if not patient then serve_overdue() end
   if weight_sum > 0 then serve_weighted() end
   for i = 1, serve_front() and 0 or #lanes do
     if taken_n >= n or budget <= 0 then break end
     walk(lanes[i], n)
   end
-  if met_references then plain_in = nil elseif taken_n > 0 then plain_in = P end
+  if taken_n > 0 then references_in[P] = met_references or nil end
+  plenty_in = taken_n > FRONT_MOST and P
 
   call_many('ZADD', K.leases, leases)
   end_alikes()
@@ -141,14 +147,16 @@ local function claim_read()
   local wake_us = next_due_us < 0 and -1 or math.max(0, next_due_us - began_us)
   local short = taken_n < n and budget > 0
   local more = not short and (left or has_work())
-  if short then
-    if wake_us ~= 0 then call('ZADD', K.idle, now_ms, dispatcher) end
-  elseif last[4] ~= '0' then
+  local waits = short and wake_us ~= 0 and not stands_in -- else it is idle as before
+  local stands = waits and taken_n == 0 and next_nonce ~= ''
+  if waits then
+    call('ZADD', K.idle, stands and now_ms - SPAN or now_ms, dispatcher)
+  elseif not short and last[4] ~= '0' then
     call('ZREM', K.idle, dispatcher)
   end
-  if short and wake_us ~= 0 and taken_n == 0 and next_nonce ~= '' then
-    if nonce ~= next_nonce then stand_by() end -- else a submit has made it in vain, and it stands by for what is left of its time
-  elseif last[4] ~= '0' then
+  if stands then
+    stand_by()
+  elseif not stands_in and last[4] ~= '0' then
     call('DEL', P .. 'standby:' .. dispatcher)
   end
   show_life(short and '1' or '0')

@@ -22,17 +22,37 @@ local function message_of(given)
     .. table.concat(given, '', REPLY_HEAD + 1)
 end
 
--- Wakes the dispatcher that has waited longest, with what its claim brings if it has left one.
-local function hand_over()
-  local first = call('ZPOPMIN', P .. 'idle')[1]
-  woken = first ~= nil
-  local standby = first and call('GET', P .. 'standby:' .. first)
-  standby = standby and listens(first) and cmsgpack.unpack(standby)
-  if standby and standby[1] == STANDBY_FORM then
-    args = standby[2]
-    hint('wake:' .. first, message_of(claim()))
-    forget_taken()
-  elseif first and hint('wake:' .. first, '') > 0 then
-    woken = false
+-- Has in hand what was accepted, in place of its lane, where all of it is for one and none of it for a flow; who follows is
+-- told of each job by itself.
+local function keep_in_hand()
+  local terms = used[1]
+  in_hand = nil
+  if used[2] or not terms.list or followed then return end
+  local found, own, texts, list = {}, {}, {}, terms.list
+  for i = 1, #list / 2 do
+    found[i], own[i], texts[i] = { list[2 * i], list[2 * i - 1] }, false, bodies[2 * i]
   end
+  in_hand = { P .. 'lane:' .. terms.lane, found, list = list, own = own, bodies = texts }
+  arriving = NONE
+end
+
+-- Places what was accepted, and wakes the dispatcher that has waited longest, with what its claim brings if it has left one.
+local function hand_over()
+  local idle = call('ZRANGE', K.idle, 0, 1, 'WITHSCORES')
+  local first, since = idle[1], tonumber(idle[2])
+  local standby = first and since < 0 and call('GETDEL', P .. 'standby:' .. first)
+  standby = standby and listens(first) and cmsgpack.unpack(standby)
+  if not standby or standby[1] ~= STANDBY_FORM then
+    place_accepted()
+    woken = first ~= nil
+    return
+  end
+  if idle[3] then call('ZADD', K.idle, now_ms, first) end -- behind the others
+  keep_in_hand()
+  place_accepted()
+  args = standby[2]
+  local given = claim()
+  if in_hand then place_in_hand() end
+  hint('wake:' .. first, message_of(given))
+  forget_taken()
 end

@@ -30,10 +30,11 @@
 --   waiting       HASH    pending jobs by lane:target, and by lane where that has a cap
 --   states        HASH    scheduled, retrying and dead jobs by state:lane
 --   dispatcher:<id> HASH  last claim: nonce, ids, and nonce2, ids2 of the one beside it; seen: its last heartbeat in ms; idle: `0` if it is not in `idle`
---   standby:<id>   STRING  MessagePack: the claim that a submit may make in a dispatcher's place (handover.lua)
+--   standby:<id>  STRING  MessagePack: the claim that a submit may make in a dispatcher's place (handover.lua)
 --   dispatchers   ZSET    dispatchers by when their heartbeat runs out, in ms
 --   beats         ZSET    dispatchers by when they last showed that their loops turn, in ms
---   idle          ZSET    dispatchers whose last claim came back short, oldest first
+--   idle          ZSET    dispatchers whose last claim came back short, those first that have left one, then the oldest first: since
+--                         when in ms, less 2^45 for them
 --   waiters       HASH    processes that wait for a job's end, by job id: names with commas
 --   events        STREAM  what happened to jobs while somebody followed them (`followed_until`, in conf), the last few
 --   replay:<id>   HASH    a bulk replay: what is asked for (control partition) and how far this partition is

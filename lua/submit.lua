@@ -208,9 +208,8 @@ return function()
     out = take_in(values, count, read_terms(), count_known(count))
   end
   local comes = used and (next(arriving) or arrivals) -- for some of them it is time already
-  place_accepted()
   if args[3] == 'durable' then call('SET', P .. 'mark', NOW) end
-  if comes and count <= HANDED_MOST then hand_over() end
+  if comes and count <= HANDED_MOST then hand_over() else place_accepted() end
   commit()
   return out and cmsgpack.pack(out) or NOTHING
 end

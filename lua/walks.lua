@@ -2,8 +2,11 @@
 
 local left           -- is there a job left in the lane that was visited last?
 local met_references -- in a lane, in this claim?
-local plain_in       -- the partition in which the last claim that got anything met none, as is likely to go on
-local walk, serve_front, has_work
+local references_in = {} -- partitions in which the last claim that got anything met some, as is likely to go on
+local plenty_in      -- the partition of the last claim, if it got more than are taken at the front
+local in_hand        -- what a submit that makes the claim has accepted and not put into its lane (handover.lua); nil: nothing
+local FRONT_MOST = 32 -- more at once cost less by their places than as a table each
+local walk, serve_front, has_work, may_keep_in_hand, place_in_hand
 do
   -- The first suspect of a lane, if one may run: the rank of the next one then; nil and true if none may.
   local function serve_suspect(lane)
@@ -94,8 +97,8 @@ do
 
   -- Visits a window without references; the jobs of it that went into their flows without being visited.
   local function visit_jobs(window, lane)
-    local members, others = window.members, NONE
-    local own, found = fetch(members, math.min(#members, goal - taken_n))
+    local members, others, own, found = window.members, NONE, window.own, window.bodies
+    if not own then own, found = fetch(members, math.min(#members, goal - taken_n)) end
     local at, moves = 1, false
     while at <= #members and taken_n < goal and budget > 0 and not news do
       local from = at
@@ -163,7 +166,6 @@ do
     end
   end
 
-  local MOST = 32 -- more at once cost less by their places than as a table each
   local front, front_lanes -- what ZMPOP takes, for the lanes of this partition; these
   local keys, lane_by      -- their keys, and each by its key
 
@@ -177,20 +179,24 @@ do
     front[#lanes + 2], front[#lanes + 3] = 'MIN', 'COUNT'
   end
 
+  local function goes_by_front()
+    return weight_sum == 0 and lanes[1] and not references_in[P] and (n <= FRONT_MOST or plenty_in ~= P)
+  end
+
   -- Takes from the lanes in strict order what is at the front, out of the lane at once: one command for all lanes that are
   -- empty, and none to take the jobs out. False where it did not come to an end: the rest is for walk().
   function serve_front()
-    if plain_in ~= P or weight_sum > 0 or n > MOST or not lanes[1] then return false end
+    if not goes_by_front() then return false end
     read_front()
     goal, news, left = n, false, false
     while taken_n < n and budget > 0 do
       restore() -- what has become ready stands in the lanes by then
       front[#lanes + 4] = n - taken_n
-      local popped = call('ZMPOP', unpack(front))
+      local popped = in_hand or call('ZMPOP', unpack(front))
       if not popped then return true end
       local found, members = popped[2], {}
       for i = 1, #found do members[i] = found[i][1] end
-      local window = { members = members, at = 1 }
+      local window = { members = members, at = 1, own = popped.own, bodies = popped.bodies }
       local others = are_plain(members) and visit_jobs(window, lane_by[popped[1]])
       if window.at <= #found then
         local flown = {}
@@ -199,7 +205,10 @@ do
           if not flown[members[i]] then call('ZADD', popped[1], found[i][2], members[i]) end
         end
       end
-      if not others then return false end
+      if in_hand or not others then
+        in_hand = nil
+        return others and true
+      end
       news = false
     end
     return true
@@ -210,5 +219,15 @@ do
     if not lanes[1] then return false end
     read_front()
     return call('EXISTS', unpack(keys)) > 0
+  end
+
+  -- May the claim take what is in hand from there, as if it stood in its lane? Where nothing else is to be taken.
+  function may_keep_in_hand()
+    return patient and goes_by_front() and not has_work() and lane_by[in_hand[1]]
+  end
+
+  function place_in_hand()
+    call_many('ZADD', in_hand[1], in_hand.list)
+    in_hand = nil
   end
 end

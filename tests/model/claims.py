@@ -42,6 +42,11 @@ class Claim:
         """That claim."""
         return replace(self, nonce=self.next_nonce, suspects=False, ahead_us=0)
 
+    @property
+    def stands_in(self) -> bool:
+        """Does a submit make it?"""
+        return self.nonce == self.next_nonce
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -86,7 +91,7 @@ def given_ahead(model: Model, claim: Claim, due: Mapping[str, int]) -> tuple[int
     order = (*claim.lanes, *(lane for lane in model.lanes if lane not in claim.lanes))
     jobs.sort(key=lambda job: (order.index(job.lane), job.rank_class))
     shared = any(weight for lane, (weight, _) in claim.policy.items() if lane not in model.paused_lanes)
-    if shared and len(jobs) > claim.n:
+    if len(soon) > claim.n and (shared or len(jobs) < len(soon)):
         return 0, []
     return max(0, at_ms * 1000 - model.now_us) if jobs else 0, jobs[: claim.n]
 
@@ -177,10 +182,12 @@ class Audit:
         self._model.started(job, f"{claimed.attempt}:{self._claim.nonce}", self._claim.lease_ms)
 
     def _lives(self, jobs: Sequence[Claimed]) -> None:
-        """The dispatcher has shown that it lives, and its record what it was given."""
+        """The dispatcher has shown that it lives, if the claim is its own, and its record what it was given."""
         heartbeat_ms = self._claim.heartbeat_ms
-        known = self._model.beat(self._claim.dispatcher, heartbeat_ms, at_least_ms=heartbeat_ms * HEARTBEAT_PART)
+        if not self._claim.stands_in:
+            self._model.beat(self._claim.dispatcher, heartbeat_ms, at_least_ms=heartbeat_ms * HEARTBEAT_PART)
         if jobs:
+            known = self._model.dispatcher(self._claim.dispatcher)
             known.given[self._claim.place] = self._claim.nonce, tuple(job.job_id for job in jobs)
 
     def left_over(self) -> list[Job]:

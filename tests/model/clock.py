@@ -30,7 +30,7 @@ local function call(...)
     expire(key, ms)
     return redis.call('SET', key, value)
   end
-  if command == 'DEL' or command == 'SET' then redis.call('ZREM', P .. '{EXPIRIES}', key) end
+  if command == 'DEL' or command == 'GETDEL' or command == 'SET' then redis.call('ZREM', P .. '{EXPIRIES}', key) end
   return redis.call(...)
 end
 """

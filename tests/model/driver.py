@@ -285,10 +285,9 @@ class Driver:
     def _stand_by(self, claim: Claim, answer: Answer, snapshot: Snapshot) -> None:
         """What stands by for the dispatcher from now on."""
         known = self.model.dispatcher(claim.dispatcher)
-        waits = not answer.jobs and len(answer.jobs) < claim.n and claim.dispatcher in snapshot.zset("idle")
-        known.standby = claim.standby if claim.next_nonce and waits else None
-        if claim.nonce != claim.next_nonce:  # else a submit made it, of which its time grows no longer
-            known.standby_until_ms = self.model.now_ms + STANDBY_MS
+        waits = not answer.jobs and claim.n and answer.wake_us != 0 and claim.dispatcher in snapshot.zset("idle")
+        known.standby = claim.standby if claim.next_nonce and waits and not claim.stands_in else None
+        known.standby_until_ms = self.model.now_ms + STANDBY_MS
         if (known.standby is not None) != (f"standby:{claim.dispatcher}" in snapshot.strings):
             raise Broken(f"the claim that stands by for {claim.dispatcher}: {known.standby}")
 

@@ -16,7 +16,7 @@ from tests.model.claims import Claim
 from tests.model.doctor import examine
 from tests.model.drain import drain
 from tests.model.draws import Ending, Order
-from tests.model.driver import LANES, Driver, Tally
+from tests.model.driver import HANDED_MOST, LANES, Driver, Tally
 from tests.model.engine import Engine
 from tests.model.jobs import Job
 from tests.model.transitions import Retention
@@ -153,12 +153,26 @@ class Life(RuleBasedStateMachine):
         n=draws.CLAIM_SIZES,
         orders=st.lists(draws.ORDERS, min_size=1, max_size=3),
         lost=st.booleans(),
+        late=st.booleans(),
+        paused=st.sampled_from(("", "", "", "default")),
     )
-    def hand_over(self, name: str, n: int, orders: list[Order], lost: bool) -> None:
-        """A dispatcher takes all there is, and waits for what comes then; it may never hear that it waits."""
+    def hand_over(self, name: str, n: int, orders: list[Order], lost: bool, late: bool, paused: str) -> None:
+        """A dispatcher takes all there is, and waits for what comes then; it may never hear that it waits. `late`:
+        another one that waits too does not come for what it was woken for."""
+        if late:
+            for _ in range(2):
+                self._claim("d2" if name == "d1" else "d1", 100, suspects=True, lease_ms=5_000, stands_by=True)
+            self.driver.advance(1_000)
         for size in (100, n):
             last = self._claim(name, size, suspects=True, lease_ms=5_000, stands_by=True)
+        if late:
+            many = [orders[at % len(orders)] for at in range(HANDED_MOST + 1)]
+            self._submit([self._submission(order._replace(delay_ms=0, idempotency=0)) for order in many])
+        if paused:
+            self.driver.pause_lane(paused, True)
         self._submit([self._submission(order._replace(delay_ms=0)) for order in orders])
+        if paused:
+            self.driver.pause_lane(paused, False)
         if lost:
             self.driver.claim(last)
 

@@ -151,7 +151,7 @@ async def test_hand_over_keeps_to_lanes_and_limits(site: Site) -> None:
         await site.store.client.zrem(f"{site.prefix}idle", worker.dispatcher_id)
         late = await site.put(2, lane="low")
         slow = await site.put(2, target="slow", lane="low")
-        await site.store.client.zadd(f"{site.prefix}idle", {worker.dispatcher_id: 1})
+        await site.store.client.zadd(f"{site.prefix}idle", {worker.dispatcher_id: -1})  # it stands by
         (urgent,) = await site.put(lane="critical")
         assert [job.job_id for job in await handed(heard, worker)] == [urgent, late[0]]
         assert await site.take(worker, 9) == [late[1], slow[0]]
@@ -192,22 +192,37 @@ async def test_nothing_stands_by_any_more_once_the_dispatcher_has_jobs_or_is_gon
         assert await site.status(job_id) == "pending"
 
 
-async def test_submit_that_brings_a_dispatcher_nothing_is_no_sign_of_its_life(site: Site) -> None:
+async def test_claim_that_a_submit_makes_is_no_sign_of_the_dispatchers_life(site: Site) -> None:
     worker, redis = site.worker(), site.store.client
-    await site.store.control_lane("low", paused=True)
     async with hearing(site, worker) as heard:
         await stand_by(worker)
-        await redis.pexpire(f"{site.prefix}standby:d1", 500)
         seen = await redis.zscore(f"{site.prefix}dispatchers", "d1")
         assert seen is not None
         await site.clock.advance(worker.heartbeat_ms // 2)
-        await site.put(lane="low")
-        await heard.woken.get()
-        assert 0 < await redis.pttl(f"{site.prefix}standby:d1") <= 500
-        assert await redis.zscore(f"{site.prefix}dispatchers", "d1") == seen
         (job_id,) = await site.put()
         assert [job.job_id for job in await handed(heard, worker)] == [job_id]
-        assert await redis.zscore(f"{site.prefix}dispatchers", "d1") == seen + worker.heartbeat_ms // 2
+        assert await redis.zscore(f"{site.prefix}dispatchers", "d1") == seen
+
+
+async def test_dispatcher_is_woken_to_claim_by_itself_when_a_submit_claims_nothing_for_it(site: Site) -> None:
+    worker = site.worker()
+    await site.store.control_lane("low", paused=True)
+    async with hearing(site, worker) as heard:
+        await stand_by(worker)
+        (low,) = await site.put(lane="low")
+        await heard.woken.get()
+        (job_id,) = await site.put()
+        await heard.woken.get()
+        assert await site.take(worker) == [job_id]
+        await site.store.control_lane("low", paused=False)
+        assert await site.take(worker) == [low]
+
+
+async def test_nothing_stands_by_for_longer_than_half_a_heartbeat(site: Site) -> None:
+    worker = site.worker()
+    worker.heartbeat_ms = 400
+    await stand_by(worker)
+    assert 0 < await site.store.client.pttl(f"{site.prefix}standby:d1") <= 200
 
 
 async def test_claim_that_another_version_left_is_left_alone(site: Site) -> None:
