@@ -164,6 +164,35 @@ def test_gateway_plugins_that_names_no_plugin_is_an_error(tmp_path: Path) -> Non
             "def execute(self, attempt) -> Result: return Result()\nMail.execute = execute\n" + OFFER,
             "Mail.execute is not async",
         ),
+        (
+            "async def execute(self, attempt, printer): return Result()\nMail.execute = execute\n" + OFFER,
+            "Mail.execute cannot be called as it will be (missing a required argument: 'printer'); "
+            "make it `async def execute(self, attempt)`",
+        ),
+        ("Mail.execute = staticmethod(Mail.execute)\n" + OFFER, "Mail.execute cannot be called as it will be ("),
+        (
+            "class Quick(Mail):\n    def start(self): ...\n" + OFFER.replace("Mail()", "Quick()"),
+            "Quick.start is not async; make it `async def start`",
+        ),
+        (
+            "class Quick(Mail):\n    def aclose(self): ...\n" + OFFER.replace("Mail()", "Quick()"),
+            "Quick.aclose is not async; make it `async def aclose`",
+        ),
+        (
+            "class Quick(Mail):\n    async def check(self, config): ...\n" + OFFER.replace("Mail()", "Quick()"),
+            "Quick.check is async; make it `def check`",
+        ),
+        (
+            "class Quick(Check):\n    def verify(self, request): ...\n"
+            "@hookimpl\ndef register_verifiers(): return [Quick]",
+            "Quick.verify cannot be called as it will be (too many positional arguments); "
+            "make it `def verify(self, request, now)`",
+        ),
+        (
+            "class Quick(Check):\n    def sign(self, request, now): ...\n"
+            "@hookimpl\ndef register_verifiers(): return [Quick]",
+            "make it `def sign(self, request, now, *, event)`",
+        ),
         ("Mail.name = 'a b'\n" + OFFER, "Mail.name is 'a b'"),
         ("del Mail.name\n" + OFFER, "Mail.name is None"),
         ("Mail.Config = dict\n" + OFFER, "Mail.Config is <class 'dict'>; it must be a subclass of msgspec.Struct"),

@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any
 
 import msgspec
@@ -181,32 +182,60 @@ def _check_executor(executor: object, plugin: str) -> None:
         raise PluginError(f"plugin {plugin}", detail)
     if not isinstance(executor, Executor):
         raise PluginError(f"plugin {plugin}", f"offers {executor!r} as an executor; it must derive from Executor")
-    _check_execute(executor, plugin)
+    _check_methods(executor, Executor, type(executor).__name__, plugin=plugin)
     _check_parts(executor, type(executor).__name__, plugin=plugin, taken=TARGET_KEYS)
-
-
-def _check_execute(executor: Executor[Any], plugin: str) -> None:
-    """Refuses an `execute` that gives nothing to await; one that a decorator has made, or that says by its annotation
-    that it gives something, is taken at its word."""
-    execute = getattr(executor.execute, "__func__", executor.execute)
-    is_decorated = getattr(execute, "__name__", "") != "execute" or hasattr(execute, "__wrapped__")
-    if is_decorated or inspect.iscoroutinefunction(execute):
-        return
-    returns = str(execute.__annotations__.get("return", ""))
-    if not any(kind in returns for kind in AWAITABLE):
-        detail = f"{type(executor).__name__}.execute is not async; make it `async def execute`"
-        raise PluginError(f"plugin {plugin}", f"{detail}, and run what blocks by `await asyncio.to_thread(…)`")
 
 
 def _check_verifier(verifier: object, plugin: str) -> None:
     if not (isinstance(verifier, type) and issubclass(verifier, Verifier)) or inspect.isabstract(verifier):
         detail = f"offers {verifier!r} as a verifier; it must be a class that derives from Verifier and has verify()"
         raise PluginError(f"plugin {plugin}", detail)
-    for method in ("verify", "handshake", "sign"):
-        if inspect.iscoroutinefunction(getattr(verifier, method)):
-            detail = f"{verifier.__name__}.{method} is async; make it `def {method}`, which may not wait for anything"
-            raise PluginError(f"plugin {plugin}", detail)
+    _check_methods(verifier, Verifier, verifier.__name__, plugin=plugin)
     _check_parts(verifier, verifier.__name__, plugin=plugin, taken=TRIGGER_KEYS)
+
+
+def _check_methods(offer: object, contract: type, who: str, *, plugin: str) -> None:
+    """Refuses a method that could not be called as the contract's: by its parameters, or for being async or not."""
+    for name, model in inspect.getmembers_static(contract, inspect.isfunction):
+        if name.startswith("_"):
+            continue
+        problem = _awaiting(offer, name, model) or _parameters(offer, name, model)
+        if problem:
+            raise PluginError(f"plugin {plugin}", f"{who}.{name} {problem}")
+
+
+def _awaiting(offer: object, name: str, model: FunctionType) -> str:
+    """What is wrong with a method that is async where the contract's is not, or gives nothing to await where it does;
+    one that a decorator has made, or that says by its annotation that it gives something, is taken at its word."""
+    method = getattr(offer, name)
+    if not inspect.iscoroutinefunction(model):
+        is_async = inspect.iscoroutinefunction(method)
+        return f"is async; make it `def {name}`, which may not wait for anything" if is_async else ""
+    function = getattr(method, "__func__", method)
+    is_decorated = getattr(function, "__name__", "") != name or hasattr(function, "__wrapped__")
+    if is_decorated or inspect.iscoroutinefunction(function):
+        return ""
+    returns = str(function.__annotations__.get("return", ""))
+    if any(kind in returns for kind in AWAITABLE):
+        return ""
+    return f"is not async; make it `async def {name}`, and run what blocks by `await asyncio.to_thread(…)`"
+
+
+def _parameters(offer: object, name: str, model: FunctionType) -> str:
+    """What is wrong with a method that does not take what the contract's takes."""
+    _, *wanted = inspect.signature(model).parameters.values()
+    named = [each.name for each in wanted if each.kind is each.KEYWORD_ONLY]
+    own = isinstance(offer, type) and not isinstance(inspect.getattr_static(offer, name), staticmethod | classmethod)
+    try:
+        signature = inspect.signature(getattr(offer, name), follow_wrapped=False)
+        signature.bind(*([None] * (own + len(wanted) - len(named))), **dict.fromkeys(named))
+    except TypeError as exc:
+        given = ", ".join(["self", *(f"{'*, ' if each.name in named else ''}{each.name}" for each in wanted)])
+        kind = "async def" if inspect.iscoroutinefunction(model) else "def"
+        return f"cannot be called as it will be ({exc}); make it `{kind} {name}({given})`"
+    except ValueError:  # it does not say what it takes
+        return ""
+    return ""
 
 
 def _check_parts(offer: object, who: str, *, plugin: str, taken: Iterable[str]) -> None:
