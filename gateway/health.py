@@ -90,7 +90,7 @@ def _ask(role: Role, host: str, port: int, path: str) -> Answer:
     except TimeoutError:
         return Answer(role, url, 504, f"no answer within {TIMEOUT_S:g} s")
     except ConnectionRefusedError:
-        return Answer(role, url, None)
+        return Answer(role, url, None, "connection refused")
     except (OSError, http.client.HTTPException) as error:
         return Answer(role, url, None, str(error) or type(error).__name__)
     finally:

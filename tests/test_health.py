@@ -61,6 +61,7 @@ def ports(gateway: int, dispatcher: int) -> GatewaySettings:
 def test_health_is_well_if_whoever_answers_is(well: ThreadingHTTPServer) -> None:
     answers = health.ask(ports(well.server_port, free_port()))
     assert [(each.role, each.status) for each in answers] == [("gateway", 200), ("dispatcher", None)]
+    assert answers[1].reason == "connection refused"
     assert health.is_well(answers)
     assert not health.is_well(health.ask(ports(free_port(), free_port())))
 
