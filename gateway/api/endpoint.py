@@ -14,8 +14,9 @@ from gateway.api.bodies import ClientGone, close_slowly
 from gateway.api.call import Call, Gateway
 from gateway.api.headers import NAMED, Headers
 from gateway.api.operations import ANY_METHOD, DELIVERY_METHODS, Operation
-from gateway.api.problems import NOT_DELIVERED, UNAVAILABLE, Refused, problem_reply
+from gateway.api.problems import NOT_DELIVERED, UNAVAILABLE, UNEXPECTED, Refused, problem_reply
 from gateway.api.protocol import ANSWER
+from gateway.api.query import Query
 from gateway.api.reply import NO_CONTENT, Reply, Stream, send_reply
 from gateway.api.traces import RequestTrace
 from gateway.errors import RequestError, StoreError, StoreFull
@@ -134,6 +135,8 @@ class Endpoint:
             call.client = await authoriser.authorise(call.headers, operation.scope, in_time=call.in_time)
         if operation.store and not self._gateway.gate.open:
             await call.in_time(self._gateway.gate.require)
+        if operation.method == "GET" and operation.store and not operation.query:  # what takes some checks them itself
+            Query(call.scope["query_string"], ()).done()
         return await operation.handler(call)
 
     def _problem(self, error: Exception) -> Reply:
@@ -145,7 +148,7 @@ class Endpoint:
             level("the store refused", route=self.path, error=str(error))
             return problem_reply(error, unavailable=NOT_DELIVERED if self.path.startswith("/hooks/") else UNAVAILABLE)
         log.error("a request failed", route=self.path, exc_info=error)
-        return problem_reply(Refused(500, "this should not have happened; the gateway's log says more"))
+        return problem_reply(Refused(500, UNEXPECTED))
 
     def _operation(self, method: str) -> Operation:
         found = self.operations.get("GET" if method == "HEAD" else method)

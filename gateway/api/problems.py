@@ -17,6 +17,7 @@ _TITLES = {413: "Content Too Large", 422: "Unprocessable Content"}
 """RFC 9110's names, which differ from those of older Python versions."""
 
 AWAY = "Redis is away or does not answer"
+UNEXPECTED = "this should not have happened; the gateway's log says more"
 UNAVAILABLE = (
     f"{AWAY}; what was sent may or may not be queued: send it again, with an idempotency key so that it is queued once"
 )

@@ -63,6 +63,20 @@ async def test_route_is_405_or_404_as_a_problem_when_it_is_not_there(
     assert allow is None or problem.detail == f"{method} is not for this path; it takes {allow}"
 
 
+@pytest.mark.parametrize(
+    "path", ["/targets", "/targets/echo", "/triggers", "/lanes", "/stats", "/apikeys", "/signing-keys", "/jobs/x"]
+)
+async def test_unknown_parameter_is_a_422_also_where_none_is_known(api: Running, path: str) -> None:
+    answer = await api.client.get(f"{path}?limt=5")
+    assert answer.status_code == 422
+    assert answer.json()["errors"] == [{"pointer": "limt", "detail": "unknown parameter; known: none"}]
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics", "/openapi.json"])
+async def test_probe_and_scrape_may_have_parameters_of_their_own(api: Running, path: str) -> None:
+    assert (await api.client.get(f"{path}?verbose")).status_code == 200
+
+
 async def test_head_has_the_headers_of_get_and_no_body(api: Running) -> None:
     answer = await api.client.head("/targets")
     assert (answer.status_code, answer.content) == (200, b"")
