@@ -7,8 +7,13 @@ import binascii
 import html
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
+
+import msgspec
+
+from gateway.secret import Secret
 
 HIDDEN = "***"
 
@@ -66,6 +71,48 @@ def hide_sent(body: bytes, secrets: Iterable[bytes], *, cut: bool = False) -> by
         if cut:
             body = _without_begin(body, secret)
     return body
+
+
+def secrets_of(config: object) -> list[bytes]:
+    """The secrets that a configuration holds, in the forms in which a text may show them, the longest first."""
+    forms = {
+        form.encode() for text in _revealed(config) if len(text.strip()) >= SHORTEST for form in _forms(text.strip())
+    }
+    return sorted(forms, key=len, reverse=True)
+
+
+def hide_text(text: str, secrets: Collection[bytes]) -> str:
+    """A text without those."""
+    return text if not secrets else hide_sent(text.encode(errors="replace"), secrets).decode()
+
+
+def hide_within(value: Any, secrets: Collection[bytes], levels: int = 32) -> Any:
+    """A JSON value whose texts are without those, and without what lies deeper."""
+    if not secrets:
+        return value
+    if not levels:
+        return HIDDEN
+    if isinstance(value, str):
+        return hide_text(value, secrets)
+    if isinstance(value, dict):
+        return {name: hide_within(each, secrets, levels - 1) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [hide_within(each, secrets, levels - 1) for each in value]
+    return value
+
+
+def _revealed(value: object) -> Iterator[str]:
+    if isinstance(value, Secret):
+        yield value.reveal()
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            yield from _revealed(getattr(value, name))
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from _revealed(each)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for each in value:
+            yield from _revealed(each)
 
 
 def _without_begin(body: bytes, secret: bytes) -> bytes:

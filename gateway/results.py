@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import traceback
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import orjson
 
 from gateway.errors import AttemptError, Fatal
 from gateway.not_json import describe_fault
+from gateway.redaction import hide_text, hide_within
 
 RESULT_BYTES = 65536
 MESSAGE_CHARACTERS = 1024
@@ -110,14 +112,17 @@ _NEVER_LET_OUT = "coroutine raised StopIteration"
 """What Python makes of a `next(…)` without a default in a job's own code, and says nothing of where (PEP 479)."""
 
 
-def error_of(failure: BaseException) -> str:
-    """What went wrong, as the record's `error`: an executor's own words, or the exception's type and text."""
+def error_of(failure: BaseException, secrets: Sequence[bytes] = ()) -> str:
+    """What went wrong, as the record's `error`: an executor's own words, or the exception's type and text; without the
+    target's `secrets`."""
     if isinstance(failure, AttemptError):
-        return encode_error(_text(failure.type), _text(failure.message), failure.details)
+        message, details = hide_text(_text(failure.message), secrets), hide_within(failure.details, secrets)
+        return encode_error(_text(failure.type), message, details)
     if isinstance(failure.__cause__, StopIteration) and str(failure) == _NEVER_LET_OUT:
         failure = failure.__cause__
     frames = _frames(failure)
-    return encode_error(type(failure).__name__, _text(failure), {"traceback": frames} if frames else None)
+    text = hide_text(_text(failure), secrets)
+    return encode_error(type(failure).__name__, text, {"traceback": frames} if frames else None)
 
 
 def error_type(error: str) -> str:

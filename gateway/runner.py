@@ -22,6 +22,7 @@ from gateway.durations import MAX_S
 from gateway.errors import ConfigError, EgressDenied, Fatal, NotFound, Retry, StoreError
 from gateway.executor import ENDING_S, Attempt, Deferred, HttpClient, Job, Payload, Result
 from gateway.jobs import BUILT_IN, CALLBACK_TARGET, GONE, URL_TARGET, Claimed, Options, Settlement, unpack_body
+from gateway.redaction import secrets_of
 from gateway.registry import Registry, Target
 from gateway.results import encode_error, error_of, result_of
 from gateway.signing import SigningKey
@@ -91,7 +92,8 @@ class Runner:
             return Settlement(claimed.job_id, claimed.token, "succeeded", 0, "", _result(target, result))
         except Fatal as failure:
             gone = failure.gone and not claimed.target.startswith(BUILT_IN)
-            return _settle(claimed, "dead", reason=GONE if gone else "fatal", error=error_of(failure))
+            told = error_of(failure, secrets_of(target.config))
+            return _settle(claimed, "dead", reason=GONE if gone else "fatal", error=told)
         except ConfigError as failure:  # a callback that cannot be sent: its URL or secret is not usable
             return _settle(claimed, "dead", reason="fatal", error=encode_error("config", str(failure)))
         except EgressDenied as failure:
@@ -221,7 +223,7 @@ class Runner:
         return _settle(claimed, "parked", delay_ms=max(1, round(within_s * 1000)), reason=str(retry_ms))
 
     def _failed(self, claimed: Claimed, target: Target, options: Options, failure: Exception) -> Settlement:
-        error = error_of(failure)
+        error = error_of(failure, secrets_of(target.config))
         if claimed.attempt >= claimed.max_attempts:
             return _settle(claimed, "dead", reason="exhausted", error=error)
         delay_ms = self._delay_ms(claimed, _policy(options, target), failure)

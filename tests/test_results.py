@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +15,10 @@ import orjson
 import pydantic
 import pytest
 
-from gateway.errors import Fatal
+from gateway.errors import Fatal, Retry
+from gateway.redaction import secrets_of
 from gateway.results import encode_progress, encode_result, error_of, result_of, verbatim
+from gateway.secret import Secret
 
 AT = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
 
@@ -201,6 +204,31 @@ def test_error_shows_no_frame_of_our_own() -> None:
         encode_result({1, 2})
     told = orjson.loads(error_of(caught.value))["traceback"]
     assert {frame.partition(":")[0] for frame in told} == {"test_results.py"}
+
+
+class Paid(msgspec.Struct):
+    secrets: tuple[Secret, ...]
+    by_name: dict[str, Secret]
+    port: int = 80
+
+
+@pytest.mark.parametrize("failure", [ValueError, Fatal, Retry])
+def test_error_shows_no_secret_of_its_target(failure: type[Exception]) -> None:
+    config = Paid((Secret('of-the "shop"'), Secret("short")), {"API": Secret("of-the-till")})
+    error = failure('of-the "shop", short and of-the-till')
+    if isinstance(error, Fatal | Retry):
+        error.details = {"sent": ["of-the-till", 1], "repr": json.dumps('of-the "shop"')}
+    told = error_of(error, secrets_of(config))
+    assert orjson.loads(told)["message"] == "***, short and ***"
+    assert "of-the" not in told
+    assert not isinstance(error, Fatal | Retry) or orjson.loads(told)["sent"] == ["***", 1]
+
+
+def test_error_whose_details_hold_themselves_is_told_all_the_same() -> None:
+    details: dict[str, Any] = {}
+    details["self"] = details
+    told = orjson.loads(error_of(Fatal("no", details=details), [b"of-the-till"]))
+    assert told["message"] == "no"
 
 
 async def test_stop_iteration_of_a_job_is_told_as_such_with_its_place() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import traceback
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -14,15 +16,16 @@ from gateway.api.begun import Asked, Begun, carry_on
 from gateway.api.bodies import BodyLimits, check_body
 from gateway.api.call import Call
 from gateway.api.jobs import announce
-from gateway.api.problems import Refused
+from gateway.api.problems import UNEXPECTED, Refused
 from gateway.api.reply import Reply, json_reply
 from gateway.api.senders import is_within, sender_of
 from gateway.api.sources import over_limit
 from gateway.api.waiting import await_record
 from gateway.deliveries import Noted, Verdict
-from gateway.errors import InvalidRequest, Rejected, StoreFull
+from gateway.errors import InvalidRequest, Rejected, RequestError, StoreFull
 from gateway.jobs import Record, Status, Submission, Submitted
 from gateway.reception import DeliveryLimit
+from gateway.redaction import hide_text, secrets_of, secrets_sent
 from gateway.routes import Match
 from gateway.submission import delivery_submissions
 from gateway.triggers import Trigger
@@ -104,9 +107,10 @@ def _begin(arrival: Arrival) -> Begun:
         delivery = trigger.verifier.verify(request, arrival.at_s)
     except Rejected as error:
         raise _rejected(arrival, error.reason) from error
-    except Exception as error:
-        error.add_note(f"in the verifier {trigger.verifier.name!r} of the trigger {trigger.name!r}")
+    except (RequestError, asyncio.CancelledError, GeneratorExit):
         raise
+    except BaseException as error:  # what ends a process must not do so from within a delivery
+        raise _failed(arrival, error) from None
     if not isinstance(delivery, Delivery):  # acknowledged, it would be lost
         raise TypeError(f"verifier {trigger.verifier.name!r} returned {type(delivery).__name__}, not a Delivery")
     if delivery.answer is not None:
@@ -231,6 +235,15 @@ def _rejected(arrival: Arrival, reason: str) -> Refused:
     gateway.rejections.tell(name, reason, now_s=arrival.at_s)
     _note(arrival, None, "rejected", reason=reason)
     return Refused(401, "the delivery does not verify")
+
+
+def _failed(arrival: Arrival, error: BaseException) -> Refused:
+    """For a fault of the verifier itself: the log tells it, less what is secret, in whatever words a plugin put it."""
+    trigger, request = arrival.trigger, arrival.request
+    secrets = [*secrets_of(trigger.verifier.config), *secrets_sent(request.headers, request.url)]
+    told = hide_text("".join(traceback.format_exception(error)).rstrip(), secrets)
+    log.error("a verifier failed", trigger=trigger.name, verifier=trigger.verifier.name, exception=told)
+    return Refused(500, UNEXPECTED)
 
 
 def _note(

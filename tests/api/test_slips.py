@@ -16,8 +16,10 @@ from tests.api.triggered import noted
 from tests.servers import Server
 
 PLUGIN = """
+import sys
+
 import msgspec
-from gateway import Delivery, HandshakeResponse, Rejected, Verifier, hookimpl
+from gateway import Delivery, HandshakeResponse, Rejected, Secret, Verifier, hookimpl
 
 HANDSHAKES = {
     "status": lambda: HandshakeResponse(99),
@@ -27,6 +29,7 @@ HANDSHAKES = {
 }
 DELIVERIES = {
     "raises": lambda: 1 / 0,
+    "leaves": lambda: sys.exit("enough"),
     "number": lambda: Delivery("1", 5),
     "surrogate": lambda: Delivery("2", "\\ud800"),
     "long": lambda: Delivery("3", "e" * 100_000),
@@ -35,6 +38,7 @@ DELIVERIES = {
 
 class Slip(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     how: str
+    secret: Secret = Secret("unset")
 
 
 class Slipping(Verifier[Slip]):
@@ -47,6 +51,12 @@ class Slipping(Verifier[Slip]):
     def verify(self, request, now):
         if self.config.how == "reason":
             raise Rejected(5)
+        if self.config.how == "tells":
+            own = self.config.secret.reveal()
+            try:
+                raise KeyError(own)
+            except KeyError as error:
+                raise ValueError(f"{own} does not sign {dict(request.headers)['x-token']}") from error
         return DELIVERIES[self.config.how]()
 
 
@@ -54,7 +64,7 @@ class Slipping(Verifier[Slip]):
 def register_verifiers():
     return [Slipping]
 """
-HOWS = ("status", "body", "header", "kind", "raises", "number", "surrogate", "long", "reason")
+HOWS = ("status", "body", "header", "kind", "raises", "leaves", "number", "surrogate", "long", "reason")
 
 
 @pytest.fixture
@@ -66,20 +76,34 @@ async def api(
     monkeypatch.delitem(sys.modules, "slipping_plugin", raising=False)
     text = ['plugins = ["slipping_plugin"]\n[targets.echo]\nexecutor = "python"\ncallable = "json:dumps"']
     text += [f'[triggers.{how}]\nverifier = "slipping"\nhow = "{how}"\nroutes = [{{target = "echo"}}]' for how in HOWS]
+    text += ['[triggers.tells]\nverifier = "slipping"\nhow = "tells"\nsecret = "a quoted secret"']
+    text += ['routes = [{target = "echo"}]']
     (tmp_path / "gateway.toml").write_text("\n".join(text))
     environ = {"GATEWAY_REDIS_URL": valkey_server.url, "GATEWAY_GATEWAY_NAMESPACE": namespace}
     async with running(load(environ, tmp_path)) as gateway:
         yield gateway
 
 
-@pytest.mark.parametrize("how", ["status", "body", "header", "kind", "raises"])
+@pytest.mark.parametrize("how", ["status", "body", "header", "kind", "raises", "leaves"])
 async def test_verifier_that_fails_is_a_500_whose_log_names_it(api: Running, how: str) -> None:
     with structlog.testing.capture_logs() as logs:
         answer = await api.client.post(f"/hooks/{how}", content=b"{}")
     assert answer.status_code == 500
-    error = next(each["exc_info"] for each in logs if each["event"] == "a request failed")
-    assert error.__notes__ == [f"in the verifier 'slipping' of the trigger '{how}'"]
+    (line,) = [each for each in logs if each["event"] == "a verifier failed"]
+    assert (line["verifier"], line["trigger"]) == ("slipping", how)
+    assert "Traceback" in line["exception"]
     assert await api.queued() == 0
+
+
+async def test_log_of_a_verifier_that_fails_shows_no_secret(api: Running) -> None:
+    with structlog.testing.capture_logs() as logs:
+        answer = await api.client.post("/hooks/tells", content=b"{}", headers={"x-token": "of-the-sender"})
+    assert answer.status_code == 500
+    (line,) = [each for each in logs if each["event"] == "a verifier failed"]
+    assert "ValueError: *** does not sign ***" in line["exception"]
+    assert "KeyError" in line["exception"]
+    assert "quoted" not in f"{logs}{answer.text}"
+    assert "of-the-sender" not in f"{logs}{answer.text}"
 
 
 @pytest.mark.parametrize(("how", "shown"), [("number", "5"), ("surrogate", "?"), ("long", "e" * 1024)])
