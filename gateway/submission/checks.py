@@ -36,6 +36,9 @@ def check_fields(body: SubmitBody, faults: Faults) -> None:
 def check_idempotency_key(body: SubmitBody, header: str | None, faults: Faults) -> str:
     """The idempotency key of body or header, empty for none."""
     key, pointer = body.idempotency_key, "/idempotency_key"
+    if header is not None and not header.isascii():  # one client would send it as UTF-8, and another as Latin-1
+        faults.add("header Idempotency-Key", "holds more than ASCII; give it as idempotency_key in the body")
+        return ""
     if key is None:
         key, pointer = header, "header Idempotency-Key"
     elif header is not None and header != key:

@@ -293,6 +293,16 @@ async def test_submit_is_422_only_when_the_key_comes_with_another_body(api: Runn
     assert await api.queued() == 1
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+async def test_submit_is_422_when_the_key_in_the_header_is_not_ascii(api: Running, encoding: str) -> None:
+    headers = {b"Idempotency-Key": "é".encode(encoding)}
+    for body in (b'{"target":"echo"}', '{"target":"echo","idempotency_key":"é"}'.encode()):
+        answer = await api.client.post("/jobs", content=body, headers=headers)
+        assert answer.status_code == 422
+        assert "give it as idempotency_key in the body" in answer.json()["detail"]
+    assert await api.queued() == 0
+
+
 async def test_submit_is_422_when_header_and_body_disagree_on_the_key(api: Running) -> None:
     body = b'{"target":"echo","idempotency_key":"a"}'
     answer = await api.client.post("/jobs", content=body, headers={"Idempotency-Key": "b"})
