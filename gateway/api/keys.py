@@ -6,14 +6,15 @@ from typing import Any
 
 import msgspec
 
+from gateway.api.auth import ANYONE
 from gateway.api.bodies import check_json
 from gateway.api.call import Call
 from gateway.api.records import timestamp
 from gateway.api.reply import Reply, json_reply
 from gateway.apikeys import ApiKey, Scope
-from gateway.errors import InvalidRequest
+from gateway.errors import InvalidRequest, WrongState
 from gateway.jobs import Callback
-from gateway.store.apikeys import create_key, delete_key, list_keys
+from gateway.store.apikeys import any_key, create_key, delete_key, list_keys
 from gateway.submission import check_text
 from gateway.submission.checks import check_callback
 from gateway.submission.decoding import decode_whole
@@ -35,7 +36,7 @@ async def list_all(call: Call) -> Reply:
 
 
 async def create(call: Call) -> Reply:
-    """201 with the key's text, which cannot be had again."""
+    """201 with the key's text, which cannot be had again; WrongState where it would lock its own maker out."""
     check_json(call.headers)
     text = await call.body()
     check_text(text)
@@ -44,6 +45,11 @@ async def create(call: Call) -> Reply:
         check_callback(wanted.callback, call.gateway.catalog.allowed, faults := Faults())
         faults.raise_any()
     store, now_ms = call.gateway.store, int(call.gateway.clock() * 1000)
+    if call.client is ANYONE and "admin" not in wanted.scopes and not await call.in_time(lambda: any_key(store)):
+        raise WrongState(
+            "this is the first key: from then on the API wants one, and none could make others; "
+            'make one with the scope "admin" first'
+        )
     try:
         key_id, key = await call.in_time(
             lambda: create_key(store, wanted.name, wanted.scopes, now_ms=now_ms, callback=wanted.callback)

@@ -121,6 +121,16 @@ async def test_loopback_needs_a_key_once_one_exists(api: Running) -> None:
     assert (await api.client.post("/jobs", content=JOB, headers=bearer(key.key))).status_code == 202
 
 
+async def test_first_key_over_http_is_an_admins(api: Running) -> None:
+    reader = {"name": "r", "scopes": ["read", "submit"]}
+    refused = await api.client.post("/apikeys", json=reader)
+    assert refused.status_code == 409
+    assert 'make one with the scope "admin" first' in refused.json()["detail"]
+    assert (await api.client.get("/apikeys")).json() == {"apikeys": []}
+    boss = (await api.client.post("/apikeys", json={"name": "boss", "scopes": ["admin"]})).json()
+    assert (await api.client.post("/apikeys", json=reader, headers=bearer(boss["key"]))).status_code == 201
+
+
 async def test_retry_shows_a_payload_only_to_keys_that_may_read_it(private: Running) -> None:
     shown = []
     for scopes in (["submit"], ["submit", "read"]):
