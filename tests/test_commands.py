@@ -146,3 +146,12 @@ async def test_schedules_fit_a_terminal_and_are_not_cut(tmp_path: Path, valkey_s
     at = next(at for at, line in enumerate(lines) if re.fullmatch(row, line))
     assert lines[at + 1].split() == ["Europe/Berlin"]
     assert lines[at + 2].split() == ["rest", "30", "2", "1", "1", "*", "report-all", "paused"]
+
+
+def test_interrupt_while_a_command_is_still_imported_ends_it_without_a_word(tmp_path: Path) -> None:
+    decoy = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nraise SystemExit('not interrupted')\n"
+    (tmp_path / "typer.py").write_text(decoy)
+    command = (sys.executable, "-m", "gateway", "stats")
+    environ = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

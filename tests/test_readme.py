@@ -136,7 +136,7 @@ def test_every_shell_example_is_run_or_looked_into() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extra = " ".join(project["optional-dependencies"]["dev"])
     assert all(tool in extra for tool in ("pytest>", "pytest-xdist>"))
-    assert project["scripts"]["gateway"] == "gateway.cli:main"
+    assert project["scripts"]["gateway"] == "gateway.__main__:main"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
