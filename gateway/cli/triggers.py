@@ -15,7 +15,7 @@ from gateway.cli.environment import load_settings, with_store
 from gateway.cli.printing import print_answer, print_facts, print_table, printable
 from gateway.cli.reading import read_object
 from gateway.cli.session import Session, speaks
-from gateway.client.answers import DeliverySummary, Triggers
+from gateway.client.answers import DeliveryShown, DeliverySummary, Triggers
 from gateway.client.calls import triggers as calls
 from gateway.errors import ConfigError, NotFound, StoreUnavailable
 from gateway.registry import Registry
@@ -86,6 +86,15 @@ def deliveries(
 
 @app.command()
 @speaks
+def delivery(
+    session: Session, name: Name, delivery_id: Annotated[str, typer.Argument(help="The delivery's id.")]
+) -> None:
+    """Shows a delivery, what became of it and why, its headers, and its body if that was kept."""
+    session.show(calls.get_delivery(name, delivery_id), print_delivery)
+
+
+@app.command()
+@speaks
 def replay(
     session: Session, name: Name, delivery_id: Annotated[str, typer.Argument(help="The delivery's id.")]
 ) -> None:
@@ -148,13 +157,23 @@ def _print_all(found: Triggers) -> None:
 
 def print_deliveries(found: list[DeliverySummary], more: bool) -> None:
     """Deliveries as a table."""
-    print_table(("id", "at", "verdict", "event or reason", "jobs"), map(_row, found))
+    print_table(("id", "at", "verdict", "event, reason", "jobs"), map(_row, found))
     if more:
         print("there are more; --limit shows them")
 
 
+def print_delivery(found: DeliveryShown) -> None:
+    """Facts, headers and body, each as a paragraph."""
+    facts = msgspec.structs.asdict(found)
+    headers = facts.pop("headers")
+    print_facts({name: value for name, value in facts.items() if not name.startswith("body")})
+    print("", *(f"{name}: {printable(value)}" for name, value in headers), "", sep="\n")
+    body = found.body if found.body is not None else found.body_base64
+    print("the body was not kept" if body is None else "\n".join(map(printable, body.splitlines())))
+
+
 def _row(each: DeliverySummary) -> tuple[object, ...]:
-    lines = (each.event or each.reason, each.replay_of and f"of {each.replay_of}")
+    lines = (each.event, each.reason, each.replay_of and f"of {each.replay_of}")
     return each.id, each.at, each.verdict, tuple(filter(None, lines)), len(each.jobs)
 
 

@@ -140,6 +140,8 @@ def test_trigger_is_registered_and_its_deliveries_are_seen(shell: Shell, install
 
     until_sync(seen)
     assert found[0]["id"] in shell.text("triggers", "deliveries", "till")
+    assert shell.json("triggers", "delivery", "till", found[0]["id"])["body"] == body.decode()
+    assert shell.text("triggers", "delivery", "till", found[0]["id"]).endswith(body.decode() + "\n")
     refused = shell.refused("triggers", "deliveries", "till", "--verdict", "taken", code=1)
     assert refused.startswith("gateway: --verdict: 'taken' is none of them; known: accepted, "), refused
     again = shell.json("triggers", "replay", "till", found[0]["id"])

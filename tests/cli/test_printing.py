@@ -9,8 +9,8 @@ import pytest
 
 from gateway.cli.jobs import print_jobs, print_record
 from gateway.cli.printing import print_answer, print_table
-from gateway.cli.triggers import print_deliveries
-from gateway.client.answers import DeliverySummary, JobRecord, JobSummary
+from gateway.cli.triggers import print_deliveries, print_delivery
+from gateway.client.answers import DeliveryShown, DeliverySummary, JobRecord, JobSummary
 
 DEAD = {
     "job_id": "01a22780-5329-7d03-8458-4c0287d2a700",
@@ -24,6 +24,17 @@ DEAD = {
     "stalls": 0,
     "created_at": "2026-01-01T00:00:00Z",
     "updated_at": "2026-01-01T00:00:00Z",
+}
+
+DELIVERY: dict[str, object] = {
+    "id": "1796064651353-0",
+    "at": "2026-11-30T18:50:51Z",
+    "verdict": "accepted",
+    "method": "POST",
+    "path": "/hooks/github",
+    "bytes": 12,
+    "jobs": [],
+    "event": "push",
 }
 
 
@@ -63,23 +74,47 @@ def test_replay_is_told_with_its_delivery_in_80_columns(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    replayed = {
-        "id": "r1796064675755-0",
-        "at": "2026-11-30T18:51:15Z",
-        "verdict": "replayed",
-        "method": "POST",
-        "path": "/hooks/github",
-        "bytes": 12,
-        "jobs": [],
-        "event": "push",
-        "replay_of": "1796064651353-0",
-    }
+    replayed = DELIVERY | {"id": "r1796064675755-0", "at": "2026-11-30T18:51:15Z", "verdict": "replayed"}
+    replayed |= {"replay_of": "1796064651353-0"}
     print_deliveries([msgspec.convert(replayed, DeliverySummary)], False)
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines() if line.strip()]
     assert lines[2:] == [
         " r1796064675755-0  2026-11-30 18:51:15Z  replayed  push                0",
         "                                                   of 1796064651353-0",
     ]
+
+
+def test_failed_delivery_is_told_with_its_event_and_its_reason(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    failed = DELIVERY | {"verdict": "failed", "reason": "routes[1]: got null"}
+    print_deliveries([msgspec.convert(failed, DeliverySummary)], False)
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert lines[2:] == [
+        " 1796064651353-0  2026-11-30 18:50:51Z  failed   push                 0",
+        "                                                 routes[1]: got null",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kept", "end"),
+    [
+        ({"body_kept": True, "body": '{"n": 1}\x1b[2J\nmore'}, '{"n": 1}\\x1b[2J\nmore\n'),
+        ({"body_kept": True, "body_base64": "/w=="}, "/w==\n"),
+        ({}, "the body was not kept\n"),
+    ],
+)
+def test_delivery_is_shown_with_its_headers_and_its_body(
+    capsys: pytest.CaptureFixture[str], kept: dict[str, object], end: str
+) -> None:
+    headers = [["x-github-event", "push"], ["x-odd", "\x1b[2J"]]
+    print_delivery(msgspec.convert(DELIVERY | kept | {"headers": headers}, DeliveryShown))
+    facts, lines, body = capsys.readouterr().out.split("\n\n", 2)
+    assert facts.splitlines()[0].split() == ["id", "1796064651353-0"]
+    assert "headers" not in facts
+    assert lines == "x-github-event: push\nx-odd: \\x1b[2J"
+    assert body == end
 
 
 def test_reason_of_a_dead_job_stays_in_one_piece(
