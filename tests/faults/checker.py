@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import orjson
@@ -56,15 +56,24 @@ AUDITS = 5
 """An audit takes several looks, and retention may take jobs away between them: what is truly wrong stays so."""
 
 
-def check(stage: Stage, *, lost_most: int = 0, forked: bool = False, timeout_s: float = QUIET_S) -> Facts:
+def check(
+    stage: Stage,
+    *,
+    lost_most: int = 0,
+    unwritten: Collection[str] = (),
+    forked: bool = False,
+    timeout_s: float = QUIET_S,
+) -> Facts:
     """Waits until all work is done, and checks everything.
 
-    `lost_most`: acknowledged jobs that this fault may cost; `forked`: outcomes that were written may be gone.
+    `lost_most`: acknowledged jobs that this fault may cost, beside those that are `unwritten`; `forked`: outcomes that
+    were written may be gone.
     """
-    return asyncio.run(_check(stage, lost_most, forked or lost_most > 0, timeout_s))
+    forked = forked or lost_most > 0 or bool(unwritten)
+    return asyncio.run(_check(stage, lost_most, unwritten, forked=forked, timeout_s=timeout_s))
 
 
-async def _check(stage: Stage, lost_most: int, forked: bool, timeout_s: float) -> Facts:
+async def _check(stage: Stage, lost_most: int, unwritten: Collection[str], *, forked: bool, timeout_s: float) -> Facts:
     place = stage.place
     store = await Store.open(place.url, partitions=place.partitions, lanes=LANES)
     try:
@@ -79,10 +88,11 @@ async def _check(stage: Stage, lost_most: int, forked: bool, timeout_s: float) -
         await _all_over(store, timeout_s, facts)
         found = await _records(store, ids)
         facts.lost = len(ids) - len(found)
-        if not lost_most:
+        if not lost_most and not unwritten:
             await _check_submitted(store, facts)
-        if facts.lost > lost_most:
-            facts.breach("I1", f"{facts.lost} acknowledged jobs are lost: {sorted(set(ids) - found.keys())[:5]}")
+        lost = set(ids) - found.keys() - set(unwritten)
+        if len(lost) > lost_most:
+            facts.breach("I1", f"{len(lost)} acknowledged jobs are lost: {sorted(lost)[:5]}")
         history = stage.history()
         _check_tags({job_id: tag for load in stage.loads for job_id, tag in load.tags.items()}, found, facts)
         _check_runs(history, found, facts, forked=forked)

@@ -53,7 +53,7 @@ def run_row(row: Row, topology: Topology, *, seed: int, keep: Path | None = None
             injected = row.inject(stage)
             if not row.setup.serve:
                 return _result(row, topology, Facts(), injected, None, began_s)
-            facts = check(stage, lost_most=injected.lost_most, forked=injected.forked)
+            facts = check(stage, lost_most=injected.lost_most, unwritten=injected.unwritten, forked=injected.forked)
             if facts.doubled > injected.in_flight:
                 facts.breach("doubled", f"{facts.doubled} ran again, {injected.in_flight} were in flight")
             recovered_s = max(stage.history().recoveries_s(), default=None)

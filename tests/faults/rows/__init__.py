@@ -18,7 +18,8 @@ EVERYWHERE: tuple[Topology, ...] = ("standalone", "sentinel", "cluster")
 class Injected:
     """What a row did. `in_flight`: runs that may come twice for it; `lost_most`: what this fault may cost.
 
-    `forked`: some of what was written may be gone, and with it that a job was given away, or how it ended.
+    `unwritten`: jobs that it may cost besides, by their ids. `forked`: some of what was written may be gone, and with
+    it that a job was given away, or how it ended.
     `breaches` is what did not hold of what the row itself looks at, `notes` what is worth telling.
     """
 
@@ -26,6 +27,7 @@ class Injected:
     times: int
     in_flight: int = 0
     lost_most: int = 0
+    unwritten: set[str] = field(default_factory=set)
     forked: bool = False
     notes: str = ""
     breaches: list[str] = field(default_factory=list)

@@ -6,7 +6,7 @@ import contextlib
 import shutil
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
 import redis
@@ -32,6 +32,13 @@ BATCHES = 10
 """Jobs in the two batches that may be under way at once."""
 
 
+PUT_OFF_NS = 2_000_000_000
+"""For so long a server with `everysec` puts off what it has to append, while an fsync is under way."""
+
+ANSWERED_NS = 200_000_000
+"""An answer that Redis gave just before its end is noted so much later at most."""
+
+
 def safe_load(stage: Stage) -> Load:
     """A load that survives if a busy machine has the server replaced, which some of these faults are close to."""
     return stage.load() if stage.place.topology == "standalone" else stage.load(headers=REPLICA)
@@ -52,18 +59,40 @@ def any_server(stage: Stage) -> Server:
 @row("4", "kill -9 of Redis (AOF everysec), started again", on=EVERYWHERE)
 def kill_server(stage: Stage) -> Injected:
     """In a group: before anybody takes its place."""
-    kills = 3
+    injected = Injected("kill -9 under load", 3)
+    put_off: list[tuple[int, int]] = []
     with safe_load(stage):
-        for _ in range(kills):
+        for _ in range(injected.times):
             stage.await_acks(60)
             stage.pause(0.0, 0.2)
             server = any_server(stage)
             with stage.fault("kill -9"):
+                is_put_off, asked_ns = puts_off_writes(server), time.monotonic_ns()
                 server.kill()
+                if is_put_off:
+                    put_off.append((asked_ns - PUT_OFF_NS, time.monotonic_ns()))
                 stage.pause(0.0, 0.5 if stage.place.topology == "standalone" else 0.1)
                 server.start()
         stage.await_acks(60)
-    return survived(stage, Injected("kill -9 under load", kills))
+    return unwritten(stage, survived(stage, injected), put_off)
+
+
+def puts_off_writes(server: Server) -> bool:
+    """Whether an fsync is under way, during which the server answers, and keeps what it would append to itself."""
+    with server.client() as client:
+        return bool(client.info("persistence")["aof_pending_bio_fsync"])
+
+
+def unwritten(stage: Stage, injected: Injected, put_off: Sequence[tuple[int, int]]) -> Injected:
+    """What was not written yet when a server was killed, from when to when: what was acknowledged then may be gone, and
+    what ended then may run again."""
+    for first_ns, last_ns in put_off:
+        events = [each for each in stage.history().events if first_ns <= each.ns]
+        injected.unwritten |= {each.job for each in events if each.kind == "ack" and each.ns <= last_ns + ANSWERED_NS}
+        injected.in_flight += sum(each.kind == "end" and each.ns <= last_ns for each in events)
+    if put_off:
+        injected.notes = f"{len(put_off)} of the kills came while an fsync was under way"
+    return injected
 
 
 @row("5", "the end of the AOF is torn off")
