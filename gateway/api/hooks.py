@@ -121,6 +121,7 @@ def _begin(arrival: Arrival) -> Begun:
         matches = trigger.match(request, delivery)
         jobs = _jobs_of(call, trigger, matches, now_s=arrival.at_s)
     except InvalidRequest as error:
+        call.gateway.metrics.count_delivery(trigger.name, "failed")
         _note(arrival, delivery, "failed", reason=error.detail)
         raise
     if not jobs:

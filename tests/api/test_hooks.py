@@ -128,6 +128,7 @@ async def test_delivery_queues_nothing_when_one_route_fails(api: Running) -> Non
     assert "routes[1]" in answer.json()["detail"]
     assert (await deliver(api, b'{"ref":"a\\u0001b"}', guid="g-3")).status_code == 422
     assert await api.queued() == 0
+    assert await samples(api, "gateway_deliveries_total") == {("github", "failed"): 2}
 
 
 async def test_delivery_is_413_when_it_is_over_its_triggers_limit(api: Running) -> None:
