@@ -67,6 +67,23 @@ def job_event(event):
 def retry_delay(job, failure):
     return None
 """
+UNSIGNED = """
+import msgspec
+from gateway import Delivery, Verifier, hookimpl
+
+class Config(msgspec.Struct):
+    pass
+
+class Till(Verifier[Config]):
+    name, Config = "till", Config
+
+    def verify(self, request, now):
+        return Delivery(None)
+
+@hookimpl
+def register_verifiers():
+    return [Till]
+"""
 
 
 def gateway(folder: Path, *arguments: str, **environ: str) -> Done:
@@ -125,6 +142,19 @@ def test_fault_of_a_plugin_is_shown_as_it_is_and_steers_no_terminal(tmp_path: Pa
     done = gateway(tmp_path, "plugins")
     assert done.code == os.EX_CONFIG
     assert "no [egress] \\x1b[2J" in " ".join(done.stdout.split())
+
+
+def test_verifier_of_a_plugin_that_cannot_sign_is_told_what_it_lacks(tmp_path: Path) -> None:
+    (tmp_path / "till.py").write_text(UNSIGNED)
+    target = '[targets.t]\nexecutor = "python"\ncallable = "json:dumps"\n'
+    trigger = '[triggers.shop]\nverifier = "till"\n[[triggers.shop.routes]]\ntarget = "t"\n'
+    (tmp_path / "gateway.toml").write_text(f'plugins = ["till"]\n{target}{trigger}')
+    (tmp_path / "sale.json").write_text("{}")
+    done = gateway(tmp_path, "triggers", "test", "shop", "--file", "sale.json")
+    assert done.code == os.EX_CONFIG
+    assert (
+        done.stderr == "gateway: trigger shop: its verifier till cannot sign; give the plugin's class a method sign\n"
+    )
 
 
 async def test_schedules_fit_a_terminal_and_are_not_cut(tmp_path: Path, valkey_server: Server, namespace: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import httpx
 import msgspec
@@ -24,7 +24,7 @@ from gateway.settings import Settings, read_trigger
 from gateway.spelling import mend_name
 from gateway.store.triggers import StoredTrigger, find_trigger, list_triggers
 from gateway.triggers import Trigger
-from gateway.verifier import WebhookRequest
+from gateway.verifier import Verifier, WebhookRequest
 
 SEND_S = 65.0
 """Longer than an answer with a job's result may take."""
@@ -127,8 +127,7 @@ def send_delivery(
     url = f"{(own.public_url or LOCAL_URL).rstrip('/')}/hooks/{name}"
     signed = trigger.verifier.sign(WebhookRequest("POST", url, given, body), time.time(), event=event)
     if signed is None:
-        kind = trigger.verifier.name
-        raise ConfigError(f"trigger {name}", f"{kind} alone can sign this: what is configured is its public key")
+        raise ConfigError(f"trigger {name}", _unsigned(trigger.verifier))
     base = (to or _here(settings)).rstrip("/").removesuffix(f"/hooks/{name}")
     answer = _send(f"{base}/hooks/{name}", signed)
     print(f"{answer.status_code} {printable(answer.reason_phrase)}", file=sys.stderr)
@@ -192,6 +191,12 @@ def _find(settings: Settings, name: str) -> Trigger:
     if stored is None:
         raise _no_trigger(name, settings)
     return registry.make_trigger(name, read_trigger(name, stored.table(), ""))
+
+
+def _unsigned(verifier: Verifier[Any]) -> str:
+    if type(verifier).sign is Verifier.sign:
+        return f"its verifier {verifier.name} cannot sign; give the plugin's class a method sign"
+    return f"{verifier.name} alone can sign this: what is configured is its public key"
 
 
 def _registered(settings: Settings) -> dict[str, StoredTrigger]:
