@@ -54,7 +54,9 @@ def submit(
     idempotency_key: Annotated[str | None, typer.Option(help="A repeat is the first job again.")] = None,
     tag: Annotated[list[str], typer.Option(help="A tag; may be there several times.")] = [],  # noqa: B006 (typer copies it)
     callback_url: Annotated[str | None, typer.Option(help="Where its end is told.")] = None,
-    wait: Annotated[str | None, typer.Option(help="Wait so long for its end; exits with 3 unless it succeeds.")] = None,
+    wait: Annotated[
+        str | None, typer.Option(help="Wait so long for its end, such as 30s; exits with 3 unless it succeeds.")
+    ] = None,
 ) -> None:
     """Submits a job and prints its id; or, with --file, many."""
     if (target is None) == (file is None):

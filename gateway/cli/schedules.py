@@ -91,7 +91,7 @@ def pause(session: Session, name: Name) -> None:
 @speaks
 def resume(session: Session, name: Name) -> None:
     """Lets it go on, and prints when it fires next."""
-    session.show(calls.resume_schedule(name), lambda schedule: print(printable(schedule.next_run_at)))
+    session.show(calls.resume_schedule(name), lambda schedule: print("next", printable(schedule.next_run_at)))
 
 
 @app.command()

@@ -32,6 +32,7 @@ def test_deliveries_are_measured_over_as_many_connections_as_are_asked_for(valke
 
 def test_flood_is_shown_by_the_submit_and_by_the_bare_loop_of_the_same_run(valkey_server: Server) -> None:
     report = asyncio.run(flood.measure(valkey_server.url, jobs=100, processes=1, repetitions=1))
+    assert report.title.endswith("1 dispatcher process; the bare limit is the submit alone")
     values = {figure.name: figure.values[0] for figure in report.figures}
     limits = {figure.name: figure.limit for figure in report.figures}
     for slots in flood.SLOTS:

@@ -47,6 +47,7 @@ def test_schedule_lives_from_put_to_delete(shell: Shell) -> None:
     assert '"payload":{"f": 1.0}' in shell.run("schedules", "show", "hourly", "--json").stdout
     assert "cron        0 * * * *" in shell.text("schedules", "show", "hourly")
     assert shell.json("schedules", "resume", "hourly")["next_run_at"]
+    assert re.fullmatch(r"next \d{4}(-\d\d){2} \d\d(:\d\d){2}Z\n", shell.text("schedules", "resume", "hourly"))
     listed = shell.json("schedules", "list")
     assert ([each["name"] for each in listed["schedules"]], listed["more"]) == (["hourly", "nightly"], False)
     job_id = shell.json("schedules", "run", "hourly")["job_id"]

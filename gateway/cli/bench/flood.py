@@ -25,7 +25,8 @@ async def measure(url: str, *, jobs: int, processes: int, repetitions: int) -> R
         bare.append(looped)
         for slots in SLOTS:
             drained[slots].append(await _drained(url, payloads, slots, processes))
-    title = f"{jobs:,} no-op jobs submitted and drained at once, {processes} dispatcher processes"
+    who = f"{processes} dispatcher process{'' if processes == 1 else 'es'}"
+    title = f"{jobs:,} no-op jobs submitted and drained at once, {who}; the bare limit is the submit alone"
     return Report(
         title,
         [
