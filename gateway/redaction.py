@@ -23,7 +23,7 @@ SHORTEST = 8
 _SAME_EVERYWHERE = re.compile(r"[A-Za-z0-9_.~-]*\Z", re.ASCII)
 _PUBLIC = frozenset({"idempotency-key"})
 _SENSITIVE = re.compile(
-    r"authorization|signature|secret|token|passw|cookie|api-?key|hmac|digest|credential|session|jwt|\bkey\b|\bsig\b",
+    r"authorization|signature|secret|token|passw|cookie|api-?key|hmac|digest|credential|session|jwt|\bkey\b|\bsig\b|\bmac\b",
     re.IGNORECASE,
 )
 

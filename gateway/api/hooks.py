@@ -225,7 +225,8 @@ def _admit(arrival: Arrival, delivery: Delivery, limit: DeliveryLimit) -> None:
         gateway.metrics.count_delivery(name, "limited")
         passed_over = gateway.meters.passed_over(name, now_s=now_s)
         if passed_over is not None:
-            _note(arrival, delivery, "limited", reason=f"over the limit, as {passed_over} more since the last one here")
+            others = f", as {passed_over} more since the last one here" if passed_over else ""
+            _note(arrival, delivery, "limited", reason=f"over the limit{others}")
         raise over_limit(wait_s)
 
 
