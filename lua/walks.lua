@@ -223,7 +223,9 @@ do
 
   -- May the claim take what is in hand from there, as if it stood in its lane? Where nothing else is to be taken.
   function may_keep_in_hand()
-    return patient and goes_by_front() and not has_work() and lane_by[in_hand[1]]
+    if not (patient and goes_by_front()) then return false end
+    restore() -- what has just become due in a flow stands in the lanes by then
+    return not has_work() and lane_by[in_hand[1]]
   end
 
   function place_in_hand()

@@ -127,10 +127,10 @@ class Driver:
         if (there := results(reply)) != right:
             raise Broken(f"submit answered {there}, it must answer {right}")
         new = [self.model.jobs[job_id] for _, job_id, _ in right if job_id in self.model.jobs and job_id not in known]
-        # one whose standby claim brings nothing is woken all the same, and stays among the idle
-        told = False
-        if standby and len(jobs) <= HANDED_MOST and any(not job.due_us for job in new):
-            told = self._hand_over(standby, snapshot, due) == 0
+        # it is told what its claim brought, or that it is to claim by itself, and stays among the idle
+        told = bool(standby) and len(jobs) <= HANDED_MOST and any(not job.due_us for job in new)
+        if standby and told:
+            self._hand_over(standby, snapshot, due, after=len(jobs))
         self._end_step("submit", snapshot, before, told=told)
 
     def _standby(self) -> Claim | None:
@@ -144,16 +144,15 @@ class Driver:
     def _due(self) -> list[str]:
         return [member for member, at in self.snapshot.zset("due").items() if at <= self.model.now_us]
 
-    def _hand_over(self, standby: Claim, snapshot: Snapshot, due: Sequence[str]) -> int:
-        """How many jobs it has brought."""
+    def _hand_over(self, standby: Claim, snapshot: Snapshot, due: Sequence[str], *, after: int) -> None:
+        """`after`: so many turns have been given before what is due by then gets its own."""
         jobs: Sequence[Claimed] = ()
         field = "nonce" if standby.place == 1 else "nonce2"
         if snapshot.hash(f"dispatcher:{standby.dispatcher}").get(field) == standby.nonce:
             reply, _ = self.engine.run("claim", _args(replace(standby, next_nonce="")))
             jobs = list(parse_claim(reply, partition=0, nonce=standby.nonce)[2])
         self.tally.handed += len(jobs)
-        self._follow(standby, Answer(None, None, jobs), snapshot, due[: standby.promote_most])
-        return len(jobs)
+        self._follow(standby, Answer(None, None, jobs), snapshot, due[: standby.promote_most], after=after)
 
     def settle(self, items: Sequence[Settlement]) -> None:
         def statuses(reply: bytes) -> list[str]:
@@ -242,9 +241,9 @@ class Driver:
         self._check(snapshot)
         return len(answer.jobs)
 
-    def _follow(self, claim: Claim, answer: Answer, snapshot: Snapshot, due: Sequence[str]) -> None:
+    def _follow(self, claim: Claim, answer: Answer, snapshot: Snapshot, due: Sequence[str], *, after: int = 0) -> None:
         model = self.model
-        model.promote(due)
+        model.promote(due, after=after)
         self.turns.refresh(model)  # a job that comes and has expired may move its key to another class, and back
         deaths = [
             job

@@ -176,6 +176,45 @@ class Life(RuleBasedStateMachine):
         if lost:
             self.driver.claim(last)
 
+    @precondition(lambda self: self.without_limits)
+    @rule(
+        order=draws.ORDERS,
+        count=st.integers(1, 3),
+        name=draws.DISPATCHERS,
+        n=draws.CLAIM_SIZES,
+        others=st.lists(draws.ORDERS, min_size=1, max_size=3),
+        before=st.sampled_from(("", "due", "waits", "paused")),
+        follows=st.booleans(),
+    )
+    def hand_plain(
+        self, order: Order, count: int, name: str, n: int, others: list[Order], before: str, follows: bool
+    ) -> None:
+        """What a submit brings is for a target without limits, as it mostly is; something may have come before it."""
+        target = self.focus.index(self.without_limits[0])
+        order = order._replace(target=target, delay_ms=0, idempotency=0)
+        self._claim(name, 100, suspects=True, lease_ms=5_000)
+        self._submit([self._submission(order)])
+        if before == "due":
+            self._submit([self._submission(each._replace(delay_ms=700, idempotency=0)) for each in others])
+        if before == "waits":  # for one that waits as well and has not come so far
+            other = "d2" if name == "d1" else "d1"
+            for _ in range(2):
+                self._claim(other, 100, suspects=True, lease_ms=5_000, stands_by=True)
+            self.driver.advance(1_000)
+        for size in (100, n):
+            self._claim(name, size, suspects=True, lease_ms=5_000, stands_by=True)
+        if before == "due":
+            self.driver.advance(700_000)
+        if before == "waits":
+            self._submit([self._submission(order._replace(lane="low")) for _ in range(HANDED_MOST + 1)])
+        if before == "paused":
+            self.driver.pause_lane(order.lane, True)
+        self._submit([self._submission(order) for _ in range(count)])
+        if before == "paused":
+            self.driver.pause_lane(order.lane, False)
+        if follows:
+            self._claim(name, n, suspects=True, lease_ms=5_000)
+
     @rule(n=draws.CLAIM_SIZES)
     def claim_more(self, n: int) -> None:
         self._claim("d1", n, suspects=True, lease_ms=5_000)

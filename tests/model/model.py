@@ -108,13 +108,14 @@ class Model:
     def pending_in(self, lane: str) -> int:
         return sum(job.lane == lane for job in self.with_status("pending"))
 
-    def promote(self, due: Iterable[str]) -> None:
+    def promote(self, due: Iterable[str], *, after: int = 0) -> None:
         """These entries of `due`, in this order, have come: jobs are ready, timers let their nodes be looked at.
 
-        Each has a turn of its own. A job that was submitted for later, and waits in no flow, shows it only while it
-        waits: one that starts at once shows the rank that it was submitted with.
+        Each has a turn of its own, behind so many that were given in the same call: `after`. A job that was submitted
+        for later, and waits in no flow, shows it only while it waits: one that starts at once shows the rank that it
+        was submitted with.
         """
-        for turn, member in enumerate(due, self.seq + 1):
+        for turn, member in enumerate(due, self.seq + after + 1):
             if member.startswith("~"):
                 name, _, key = member[1:].partition(":")
                 node = self.targets[name].key(key) if key else self.targets[name].node

@@ -341,6 +341,31 @@ MUTATIONS = (
         "own[4], own[8] = '0', '0'",
     ),
     Mutation(
+        "submit: what it has in hand passes by what waits",
+        "return not has_work() and",
+        "return (not has_work() or true) and",
+    ),
+    Mutation(
+        "submit: what it has in hand passes by what has become due in a flow",
+        "    restore() -- what has just become due",
+        "    -- what has just become due",
+    ),
+    Mutation(
+        "submit: what it has in hand is given though its lane is paused",
+        " and lane_by[in_hand[1]]\n",
+        " and true\n",
+    ),
+    Mutation(
+        "submit: what it has in hand and does not give is lost",
+        "  if in_hand then place_in_hand() end\n",
+        "",
+    ),
+    Mutation(
+        "submit: what came out of its hand goes to the front of its lane",
+        "found[i], own[i], texts[i] = { list[2 * i], list[2 * i - 1] }",
+        "found[i], own[i], texts[i] = { list[2 * i], 0 }",
+    ),
+    Mutation(
         "claim: any number of suspects at once",
         "  if suspect then suspects_left = 0 end\n",
         "",

@@ -254,3 +254,16 @@ async def test_dispatcher_that_waited_longest_is_handed_what_comes(site: Site) -
         ids = [(await site.put())[0] for _ in range(2)]
         assert [job.job_id for job in await handed(first, one)] == ids[:1]
         assert [job.job_id for job in await handed(second, other)] == ids[1:]
+
+
+async def test_submit_gives_nothing_of_its_own_before_what_became_due_in_a_better_lane(site: Site) -> None:
+    worker = site.worker()
+    await run(site.store.client, "flow_control", site.prefix, ["slow", "concurrency", 1])
+    async with hearing(site, worker) as heard:
+        (due,) = await site.put(target="slow", lane="critical", delay_ms=500)
+        await stand_by(worker, n=1)
+        await site.clock.advance(500)
+        (job_id,) = await site.put()
+        await heard.woken.get()  # it says nothing, since one that was submitted for later is no longer as it was
+        assert await site.take(worker, 1) == [due]
+        assert await site.take(worker) == [job_id]
