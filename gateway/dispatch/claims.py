@@ -110,9 +110,12 @@ class ClaimLoop:
 
     def hand_over(self, told: bytes) -> None:
         """A submit has made the standby claim, and this is what it brought: it starts in this turn of the loop."""
-        self._handed = self._worker.read_handed(told)
-        self._take_handed()
-        self._catch_up()
+        try:
+            self._handed = self._worker.read_handed(told)
+            self._take_handed()
+            self._catch_up()
+        except Exception as error:  # else it would end the connection alone that brought it
+            self._fail(error)
         self._go_on_soon()
 
     def settle(self, *settlements: Settlement) -> None:
@@ -233,7 +236,10 @@ class ClaimLoop:
         return True
 
     def _start_held(self, jobs: Sequence[Claimed], asked_s: float) -> None:
-        self._start(jobs, asked_s)
+        try:
+            self._start(jobs, asked_s)
+        except Exception as error:  # a timer has nobody to tell
+            self._fail(error)
         self._go_on_soon()
 
     def _next_call(self) -> Call | None:
