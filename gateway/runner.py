@@ -111,7 +111,11 @@ class Runner:
             target = self.registry.target(claimed.target)
         except NotFound:  # removed meanwhile
             return ENDING_S
-        return target.executor.ending_s(target.config)
+        try:
+            return float(target.executor.ending_s(target.config))
+        except Exception as error:  # one plugin's failure must not be that of all whose time is kept
+            log.error("ending_s() of an executor failed", target=target.name, error=type(error).__name__, as_s=ENDING_S)
+            return ENDING_S
 
     def timed_out(self, claimed: Claimed) -> Settlement:
         """The outcome of an attempt that was cancelled at its deadline."""

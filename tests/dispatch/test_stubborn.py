@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from gateway.dispatch.attempts import MOST_CANCELS, Attempts, End, Over
-from gateway.jobs import Claimed, Settlement
+from gateway.jobs import Claimed, Options, Settlement
 from gateway.runner import Runner
 from tests.dispatch.running import claimed
 from tests.dispatch.tasks import Stage
@@ -103,3 +104,23 @@ async def test_attempt_that_is_asked_twice_is_not_disturbed_while_it_ends(
 
 async def _holds(value: bool) -> bool:
     return value
+
+
+@pytest.mark.parametrize("said", [None, ZeroDivisionError("of a plugin")])
+async def test_attempts_end_in_time_when_an_executor_cannot_say_how_long_that_takes(
+    said: object, runner: Runner, ended: Ended, namespace: str, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ending_s(config: object) -> object:
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    monkeypatch.setattr(runner.registry.target("hold").executor, "ending_s", ending_s)
+    attempts = Attempts(runner, done=partial(note, ended))
+    jobs = [claimed("hold", {"stage": namespace}, options=Options(timeout=timeout_s)) for timeout_s in (0.01, 0.2)]
+    for number, job in enumerate(jobs):
+        attempts.start([replace(job, job_id=str(number))], until_s=math.inf)
+    for _ in jobs:
+        settlement = await asyncio.wait_for(ended.get(), 10)
+        assert settlement is not None
+        assert settlement.outcome == "retry"
