@@ -184,12 +184,13 @@ class Life(RuleBasedStateMachine):
         n=draws.CLAIM_SIZES,
         others=st.lists(draws.ORDERS, min_size=1, max_size=3),
         before=st.sampled_from(("", "due", "waits", "paused")),
-        follows=st.booleans(),
+        after=st.sampled_from(("", "claim", "repeat")),
     )
     def hand_plain(
-        self, order: Order, count: int, name: str, n: int, others: list[Order], before: str, follows: bool
+        self, order: Order, count: int, name: str, n: int, others: list[Order], before: str, after: str
     ) -> None:
-        """What a submit brings is for a target without limits, as it mostly is; something may have come before it."""
+        """What a submit brings is for a target without limits, as it mostly is; something may have come before it, and
+        the dispatcher not have heard of its first claim."""
         target = self.focus.index(self.without_limits[0])
         order = order._replace(target=target, delay_ms=0, idempotency=0)
         self._claim(name, 100, suspects=True, lease_ms=5_000)
@@ -202,7 +203,7 @@ class Life(RuleBasedStateMachine):
                 self._claim(other, 100, suspects=True, lease_ms=5_000, stands_by=True)
             self.driver.advance(1_000)
         for size in (100, n):
-            self._claim(name, size, suspects=True, lease_ms=5_000, stands_by=True)
+            last = self._claim(name, size, suspects=True, lease_ms=5_000, stands_by=True)
         if before == "due":
             self.driver.advance(700_000)
         if before == "waits":
@@ -212,7 +213,9 @@ class Life(RuleBasedStateMachine):
         self._submit([self._submission(order) for _ in range(count)])
         if before == "paused":
             self.driver.pause_lane(order.lane, False)
-        if follows:
+        if after == "repeat":
+            self.driver.claim(last)
+        if after:
             self._claim(name, n, suspects=True, lease_ms=5_000)
 
     @rule(n=draws.CLAIM_SIZES)
