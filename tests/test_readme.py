@@ -130,7 +130,7 @@ def test_every_shell_example_is_run_or_looked_into() -> None:
     assert len(CURL) == 4
     assert [text.partition("\n")[0] for text in WITHOUT_CURL] == [
         "python3 -m venv .venv && .venv/bin/pip install -q -e . && .venv/bin/gateway demo",
-        "python3 -m venv --upgrade-deps .venv && .venv/bin/pip install -q -e '.[dev]' && .venv/bin/pytest -q -n 2",
+        "python3 -m venv --upgrade-deps .venv && .venv/bin/pip install -q -e '.[dev]' && .venv/bin/pytest -q -n 3",
         "gateway apikeys create laptop",
     ]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
