@@ -21,8 +21,17 @@ from gateway.completion import completion_token
 from gateway.durations import MAX_S
 from gateway.errors import ConfigError, EgressDenied, Fatal, NotFound, Retry, StoreError
 from gateway.executor import ENDING_S, Attempt, Deferred, HttpClient, Job, Payload, Result
-from gateway.jobs import BUILT_IN, CALLBACK_TARGET, GONE, URL_TARGET, Claimed, Options, Settlement, unpack_body
-from gateway.redaction import secrets_of
+from gateway.jobs import (
+    BUILT_IN,
+    CALLBACK_TARGET,
+    GONE,
+    NO_OPTIONS,
+    URL_TARGET,
+    Claimed,
+    Options,
+    Settlement,
+    unpack_body,
+)
 from gateway.registry import Registry, Target
 from gateway.results import encode_error, error_of, result_of
 from gateway.signing import SigningKey
@@ -35,8 +44,6 @@ UNKNOWN_S = (1.0, 15.0)
 
 UNKNOWN_MOST = 100
 """Targets that are told of: a client of an older gateway must not fill the log, nor the memory."""
-
-_NO_OPTIONS = Options()
 
 
 def _ignore(claimed: Claimed, value: Any) -> None:
@@ -77,7 +84,7 @@ class Runner:
                 target = await self._lately_registered(claimed.target)
             except NotFound as error:
                 return self._given_back(claimed, error)
-        options = _NO_OPTIONS
+        options = NO_OPTIONS
         try:
             options, payload = unpack_body(claimed.body)
             attempt = self._attempt(claimed, target, options, payload, cancelled)
@@ -92,7 +99,7 @@ class Runner:
             return Settlement(claimed.job_id, claimed.token, "succeeded", 0, "", _result(target, result))
         except Fatal as failure:
             gone = failure.gone and not claimed.target.startswith(BUILT_IN)
-            told = error_of(failure, secrets_of(target.config))
+            told = error_of(failure, target.secrets)
             return _settle(claimed, "dead", reason=GONE if gone else "fatal", error=told)
         except ConfigError as failure:  # a callback that cannot be sent: its URL or secret is not usable
             return _settle(claimed, "dead", reason="fatal", error=encode_error("config", str(failure)))
@@ -227,7 +234,7 @@ class Runner:
         return _settle(claimed, "parked", delay_ms=max(1, round(within_s * 1000)), reason=str(retry_ms))
 
     def _failed(self, claimed: Claimed, target: Target, options: Options, failure: Exception) -> Settlement:
-        error = error_of(failure, secrets_of(target.config))
+        error = error_of(failure, target.secrets)
         if claimed.attempt >= claimed.max_attempts:
             return _settle(claimed, "dead", reason="exhausted", error=error)
         delay_ms = self._delay_ms(claimed, _policy(options, target), failure)

@@ -14,6 +14,7 @@ from gateway.errors import ConfigError, PluginError, SecretMissing
 from gateway.executor import Executor
 from gateway.jobs import CALLBACK_TARGET, URL_TARGET, JobRequest
 from gateway.limits import KeyLimits, Limits, flow_fields
+from gateway.redaction import secrets_of
 from gateway.registry.unread import Unread, unread_executor
 from gateway.secret import Secret
 from gateway.settings import TARGET_KEYS, FieldFault, SecretSource, Settings, TargetSettings, decode, join_place
@@ -45,6 +46,11 @@ class Target:
     breaker: Breaker | None = None
     at_once: int = 0
     """How many of its jobs run at once, at most, where its limits do not say; 0: no bound."""
+    secrets: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
+    """Those of its config, in the forms in which an error may show them: looked for once, not at each failure."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "secrets", tuple(secrets_of(self.config)))
 
     def check_request(self, request: JobRequest) -> None:
         """Raises ValueError (FieldFault: with the field) unless its jobs may set this of their requests."""
