@@ -13,7 +13,7 @@ from gateway.backoff import RetryPolicy
 from gateway.breaker import Breaker
 from gateway.durations import Duration
 from gateway.errors import ConfigError
-from gateway.jobs import CALLBACK_TARGET
+from gateway.jobs import BUILT_IN
 from gateway.keys import NAME
 from gateway.limits import Limits
 from gateway.reception import Reception
@@ -24,7 +24,6 @@ from gateway.settings.secrets import SecretSource
 
 TARGET_KEYS = ("executor", "lane", "timeout", "retry", "limit", "ordered", "breaker")
 TRIGGER_KEYS = ("verifier", "routes", *Reception.__struct_fields__)
-_RESERVED = CALLBACK_TARGET.partition(".")[0] + "."
 
 
 class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -90,8 +89,8 @@ class ScheduleSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 def read_target(name: str, table: object, place: str, *, secrets: SecretSource | None = None) -> TargetSettings:
     """The table of one target; `place` is the table's own. Raises ConfigError."""
     _check_name(name, place)
-    if name.startswith(_RESERVED):
-        raise ConfigError(place, f'names that begin with "{_RESERVED}" are the gateway\'s own; choose another')
+    if name.startswith(BUILT_IN):
+        raise ConfigError(place, f'names that begin with "{BUILT_IN}" are the gateway\'s own; choose another')
     head, config = _split(table, TARGET_KEYS, place)
     settings = decode(head, TargetSettings, place, secrets=secrets, beside=tuple(config))
     return msgspec.structs.replace(settings, config=config, place=place)
