@@ -91,3 +91,9 @@ def test_an_older_hubspot_signature_is_refused_unless_it_is_allowed() -> None:
         if vector.config.get("versions"):
             with pytest.raises(Rejected, match="no_signature"):
                 make("hubspot", vector.secret).verify(vector.request, vector.now)
+
+
+def test_an_event_of_shopify_tells_its_topic_and_its_id() -> None:
+    vector = next(vector for vector in VECTORS if vector.name.endswith("shopify-an Event"))
+    delivery = vector.make().verify(vector.request, vector.now)
+    assert (delivery.event, (delivery.id or "").partition(":")[0]) == ("Product", "w-1")
