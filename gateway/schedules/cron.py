@@ -11,6 +11,7 @@ Seconds, where there are any, count from each minute at which the other five fie
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -33,6 +34,8 @@ MACROS = {
 _EPOCH = datetime(1970, 1, 1)  # naive on purpose: the calendar is walked in local time
 _FORMS = 'write five fields ("30 2 * * *": minute, hour, day, month, weekday), six with seconds first, or a macro'
 _NEVER = "no month that it names has such a day"
+_POINT = re.compile(r"\b([0-9A-Z]+)-\1/(?=0*[1-9])[0-9]+", re.ASCII | re.IGNORECASE)
+"""A range of one with a step (`5-5/10`): cronsim takes it for what begins there (`5/10`)."""
 
 _TAKES = {
     "second": "0 to 59",
@@ -131,7 +134,7 @@ def _holds_in_any_month(fields: list[str]) -> bool:
 def _fields(expression: str) -> list[str]:
     text = expression.strip()
     if not text.startswith("@"):
-        return text.split()
+        return _POINT.sub(r"\1", text).split()
     if text.lower() not in MACROS:
         raise ValueError(f"no macro named {text[:64]!r}; known: {', '.join(MACROS)}")
     return MACROS[text.lower()].split()

@@ -59,6 +59,9 @@ EXPECTED: list[tuple[str, str, str, list[str]]] = [
     ("30 0 * * * *", NEW_YORK, "2026-11-01T04:00", [f"2026-11-01T0{hour}:00:30" for hour in range(4, 9)]),
     # other forms
     ("0 9 * * MON-FRI", BERLIN, "2026-03-27T08:00", ["2026-03-27T08:00", "2026-03-30T07:00", "2026-03-31T07:00"]),
+    # a range of one has one in it, whatever the step; what begins somewhere goes on
+    ("5-5/20 0 * * mon-MON/2", "UTC", "2026-11-24", ["2026-11-30T00:05", "2026-12-07T00:05"]),
+    ("5/20 0 * * *", "UTC", "2026-11-24", ["2026-11-24T00:05", "2026-11-24T00:25", "2026-11-24T00:45"]),
     ("0 12 L * *", "UTC", "2027-01-31T12:00", ["2027-01-31T12:00", "2027-02-28T12:00", "2027-03-31T12:00"]),
     ("0 12 LW * *", "UTC", "2027-01-01", ["2027-01-29T12:00", "2027-02-26T12:00", "2027-03-31T12:00"]),
     ("0 12 * * FRI#2", "UTC", "2026-11-01", ["2026-11-13T12:00", "2026-12-11T12:00", "2027-01-08T12:00"]),
@@ -154,6 +157,7 @@ def test_time_of_day_fires_once_a_day_when_clocks_first_reach_it(zone: str, day:
         ("* * * * 8", "field day-of-week"),
         ("60 * * * * *", "field second"),
         ("*/0 * * * *", "field minute"),
+        ("5-5/00 * * * *", "field minute"),
         ("5-1 * * * *", "field minute"),
         ("* * 15W * *", "field day-of-month"),
         ("* * L-3 * *", "field day-of-month"),
