@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import time
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,14 +109,16 @@ def settings_for(directory: Path, redis_url: str, namespace: str, **environ: str
 
 
 @contextlib.asynccontextmanager
-async def running(settings: Settings, *, http: HttpClient | None = None) -> AsyncIterator[Running]:
+async def running(
+    settings: Settings, *, http: HttpClient | None = None, clock: Callable[[], float] = time.time
+) -> AsyncIterator[Running]:
     """Serves until the block ends; `http` is what it calls out with, if not as the settings have it."""
     store, registry = open_store(settings), Registry.build(settings)
     listener = socket.create_server(("127.0.0.1", 0))
     # asyncio does it for sockets that it makes itself; without it each answer waits 40 ms for an acknowledgement
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     port = listener.getsockname()[1]
-    server = QuietServer(uvicorn_config(create_app(settings, store, registry, http=http), loop="none"))
+    server = QuietServer(uvicorn_config(create_app(settings, store, registry, http=http, clock=clock), loop="none"))
     serving = asyncio.create_task(server.serve([listener]))
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=10, verify=False) as client:
