@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from gateway.cli.cancelling import UNFINISHED, cancel_all, cancel_each
 from gateway.cli.following import follow_all, follow_job
 from gateway.cli.naming import warn_of_unknown_target
 from gateway.cli.printing import print_facts, print_json, print_table
@@ -115,13 +116,30 @@ def list_(
 
 @app.command()
 @speaks
-def cancel(session: Session, job_id: JobId) -> None:
-    """Cancels a job that waits; asks one that runs to stop."""
-
-    def text(answer: CancelAnswer) -> None:
-        print("cancelled" if answer.status == "cancelled" else "it runs, and was asked to stop")
-
-    session.show(calls.cancel(job_id), text)
+def cancel(
+    session: Session,
+    job_ids: Annotated[
+        list[str] | None, typer.Argument(help="Ids of jobs; left out: those that the options name.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every job that is not over.")] = False,
+    target: Target = None,
+    lane: Lane = None,
+    tag: Annotated[str | None, typer.Option(help="With this tag only.")] = None,
+    status: Annotated[Status | None, typer.Option(help="Of this status only, such as pending.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Cancels jobs that wait, and asks those that run to stop: those named, or those that the options name."""
+    wanted = options_of(target=target, lane=lane, tag=tag)
+    if sum((bool(job_ids), every, bool(wanted or status))) != 1:
+        raise typer.BadParameter("name jobs by their ids, or by --target, --lane, --tag and --status, or say --all")
+    if status is not None and status.finished:
+        raise typer.BadParameter(f"{status.value} jobs are over", param_hint="--status")
+    if job_ids:
+        _cancel_named(session, job_ids)
+        return
+    if not yes:
+        typer.confirm(f"Cancel {'every job' if every else 'these jobs'}?", abort=True, err=True)
+    cancel_all(session, wanted, UNFINISHED if status is None else (status,))
 
 
 @app.command()
@@ -162,6 +180,16 @@ def tail(
         return
     if follow_job(session, job_id) != Status.SUCCEEDED:
         raise typer.Exit(ENDED_BADLY)
+
+
+def _cancel_named(session: Session, job_ids: list[str]) -> None:
+    def text(answer: CancelAnswer) -> None:
+        print("cancelled" if answer.status == "cancelled" else "it runs, and was asked to stop")
+
+    if len(job_ids) == 1:
+        session.show(calls.cancel(job_ids[0]), text)
+    else:
+        cancel_each(session, job_ids)
 
 
 def print_record(record: JobRecord) -> None:

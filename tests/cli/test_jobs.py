@@ -49,6 +49,26 @@ def test_listing_is_as_long_as_it_is_asked_to_be(shell: Shell, tmp_path: Path) -
         shell.json("jobs", "cancel", job_id)
 
 
+def test_many_jobs_are_cancelled_by_id_and_by_what_they_have_in_common(shell: Shell, tmp_path: Path) -> None:
+    tag = tmp_path.name
+    batch = json.dumps([{"target": "held", "tags": [tag], "payload": n} for n in range(5)])
+    ids = [each["job_id"] for each in shell.json("jobs", "submit", "--file", "-", input=batch)["results"]]
+    done = shell.json("jobs", "cancel", *ids[:2], "nobody", code=1)
+    assert (done["cancelled"], done["asked"], list(done["refused"])) == (ids[:2], [], ["nobody"])
+    later = shell.text("jobs", "submit", "held", "--tag", tag, "--delay", "1h").strip()
+    assert "Cancel these jobs?" in shell.run("jobs", "cancel", "--tag", tag).stderr
+    assert shell.json("jobs", "cancel", "--tag", tag, "--status", "pending", "--yes") == {"cancelled": 3, "asked": 0}
+    assert shell.json("jobs", "get", later)["status"] == "scheduled"
+    assert shell.text("jobs", "cancel", "--tag", tag, "--target", "held", "--yes") == "1 cancelled\n"
+    assert {each["status"] for each in shell.json("jobs", "list", "--tag", tag)["jobs"]} == {"cancelled"}
+
+
+def test_jobs_to_cancel_are_named_in_one_way(shell: Shell) -> None:
+    for arguments in (), ("id", "--all"), ("--all", "--tag", "a"), ("id", "--status", "pending"):
+        assert "name jobs by their ids" in shell.refused("jobs", "cancel", *arguments, code=2)
+    assert "dead jobs are over" in shell.refused("jobs", "cancel", "--status", "dead", code=2)
+
+
 def test_job_is_waited_for(shell: Shell) -> None:
     record = shell.json("jobs", "submit", "work", '{"do": "return"}', "--wait", "20s")
     assert record["status"] == "succeeded"
