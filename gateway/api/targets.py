@@ -179,7 +179,9 @@ def _render(target: Target, state: TargetState, known: Registered | None) -> dic
         out["limits"] = _limits(target.limit)
     if target.ordered:
         out["ordered"] = True
-    out["retry"] = _retry(target.retry)
+    out |= {"timeout": target.timeout_s, "retry": _retry(target.retry)}
+    if target.breaker is not None:
+        out["breaker"] = msgspec.to_builtins(target.breaker, enc_hook=float)
     if config := target.executor.describe(target.config):
         out["config"] = config
     if known is not None:

@@ -11,7 +11,7 @@ from gateway.cli.printing import print_facts, print_json, print_table
 from gateway.cli.reading import read_duration, read_json, read_object
 from gateway.cli.session import Session, speaks
 from gateway.cli.waiting import ENDED_BADLY
-from gateway.client.answers import Probed, RetryShown, Targets, TargetShown
+from gateway.client.answers import BreakerShown, Probed, RetryShown, Targets, TargetShown
 from gateway.client.calls import targets as calls
 from gateway.durations import roughly
 
@@ -26,28 +26,28 @@ Name = Annotated[str, typer.Argument(help="The target's name.")]
 @speaks
 def list_(session: Session) -> None:
     """Lists the targets, how many jobs wait for each, and why none may start."""
-    session.show(calls.list_targets(), _print_all)
+    session.show(calls.list_targets(), print_targets)
 
 
 @app.command()
 @speaks
 def show(session: Session, name: Name) -> None:
     """Shows a target and how it stands."""
-    session.show(calls.get_target(name), _print)
+    session.show(calls.get_target(name), print_target)
 
 
 @app.command()
 @speaks
 def pause(session: Session, name: Name) -> None:
     """Lets no job of it start; what runs goes on. Holds until it is resumed."""
-    session.show(calls.pause_target(name), _print)
+    session.show(calls.pause_target(name), print_target)
 
 
 @app.command()
 @speaks
 def resume(session: Session, name: Name) -> None:
     """Lets its jobs go on."""
-    session.show(calls.resume_target(name), _print)
+    session.show(calls.resume_target(name), print_target)
 
 
 @app.command()
@@ -58,7 +58,7 @@ def put(
     table: Annotated[str, typer.Argument(help="Its table as JSON; - reads standard input, @FILE a file.")],
 ) -> None:
     """Registers a target, or replaces it: {"executor": "http", "url": "https://…"}."""
-    session.show(calls.put_target(name, read_object(table)), _print)
+    session.show(calls.put_target(name, read_object(table)), print_target)
 
 
 @app.command()
@@ -110,7 +110,7 @@ def enable(
     rate: Annotated[str | None, typer.Option(help='How fast, such as "50/s"; left out: 100/s.')] = None,
 ) -> None:
     """Lets a disabled target's jobs go on, and closes its breaker."""
-    session.show(calls.enable_target(name, replay=replay, rate=rate), _print)
+    session.show(calls.enable_target(name, replay=replay, rate=rate), print_target)
 
 
 def _print_probed(probed: Probed) -> None:
@@ -126,18 +126,31 @@ def _print_probed(probed: Probed) -> None:
     )
 
 
-def _print_all(targets: Targets) -> None:
+def print_targets(targets: Targets) -> None:
+    """Targets as a table."""
     print_table(("target", "executor", "pending", "running", "state"), map(_row, targets.targets))
 
 
 def _row(target: TargetShown) -> tuple[object, ...]:
-    blocked = f"blocked: {target.blocked}" if target.blocked else "open"
-    state = "disabled" if target.disabled_at else "paused" if target.paused else blocked
+    blocked = target.blocked or ("paused" if target.paused else "")
+    passing = blocked not in ("", "paused", "disabled")  # by itself: these, somebody has to end
+    state = f"blocked: {blocked}" if passing else blocked or "ready"
     return target.name, target.executor, sum(target.pending.values()), target.running, state
 
 
-def _print(target: TargetShown) -> None:
-    print_facts(msgspec.structs.asdict(target) | {"retry": target.retry and _retry(target.retry)})
+def print_target(target: TargetShown) -> None:
+    """A target, a line for each fact."""
+    facts = msgspec.structs.asdict(target)
+    facts |= {"timeout": target.timeout and f"{target.timeout:g} s", "retry": target.retry and _retry(target.retry)}
+    facts["breaker"] = target.breaker and _breaker(target.breaker)
+    if target.blocked == "breaker":  # it is open, and closes by itself
+        facts = {"breaker_open_since" if name == "disabled_at" else name: value for name, value in facts.items()}
+    print_facts(facts)
+
+
+def _breaker(breaker: BreakerShown) -> str:
+    failed = f"{breaker.ratio:.0%} of at least {breaker.minimum} attempts in {roughly(breaker.window)} failed"
+    return f"opens for {roughly(breaker.pause)} to {roughly(breaker.cap)} once {failed}"
 
 
 def _retry(retry: RetryShown) -> str:

@@ -60,6 +60,10 @@ async def test_target_shows_its_limits_and_how_it_stands(api: Running) -> None:
     assert (shown.pending, shown.running, shown.blocked) == ({"low": 3}, 1, "rate")
     plain = await target(api, "echo")
     assert (plain.running, plain.limits, plain.ordered) == (None, None, False)
+    assert (plain.timeout, plain.breaker) == (60.0, None)
+    called = await api.client.put("/targets/called", json={"executor": "http", "url": "http://localhost.example/"})
+    assert called.json()["breaker"] == {"ratio": 0.7, "minimum": 20, "window": 30.0, "pause": 5.0, "cap": 300.0}
+    await api.client.delete("/targets/called")
     assert (await target(api, "ledger")).ordered
     listed = msgspec.json.decode((await api.client.get("/targets")).content, type=models.Targets).targets
     assert [each.name for each in listed] == ["account", "daily", "echo", "ledger", "resize", "single", "slow"]

@@ -9,8 +9,9 @@ import pytest
 
 from gateway.cli.jobs import print_jobs, print_record
 from gateway.cli.printing import print_answer, print_table
+from gateway.cli.targets import print_target, print_targets
 from gateway.cli.triggers import print_deliveries, print_delivery
-from gateway.client.answers import DeliveryShown, DeliverySummary, JobRecord, JobSummary
+from gateway.client.answers import DeliveryShown, DeliverySummary, JobRecord, JobSummary, Targets, TargetShown
 
 DEAD = {
     "job_id": "01a22780-5329-7d03-8458-4c0287d2a700",
@@ -115,6 +116,37 @@ def test_delivery_is_shown_with_its_headers_and_its_body(
     assert "headers" not in facts
     assert lines == "x-github-event: push\nx-odd: \\x1b[2J"
     assert body == end
+
+
+TARGET: dict[str, object] = {"name": "mail", "executor": "http", "paused": False, "pending": {"default": 28}}
+
+
+@pytest.mark.parametrize(
+    ("facts", "state"),
+    [
+        ({}, "ready"),
+        ({"paused": True}, "paused"),
+        ({"blocked": "rate"}, "blocked: rate"),
+        ({"blocked": "breaker", "disabled_at": "2026-12-01T00:04:04Z"}, "blocked: breaker"),
+        ({"blocked": "disabled", "disabled_at": "2026-12-01T00:04:04Z", "paused": True}, "disabled"),
+    ],
+)
+def test_target_is_listed_with_what_keeps_its_jobs(
+    facts: dict[str, object], state: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_targets(msgspec.convert({"targets": [TARGET | facts]}, Targets))
+    assert capsys.readouterr().out.splitlines()[3].split(maxsplit=3)[3].strip() == state
+
+
+def test_target_is_shown_with_its_breaker_and_since_when_that_is_open(capsys: pytest.CaptureFixture[str]) -> None:
+    breaker = {"ratio": 0.7, "minimum": 20, "window": 30.0, "pause": 5.0, "cap": 300.0}
+    facts = {"blocked": "breaker", "disabled_at": "2026-12-01T00:04:04Z", "breaker": breaker, "timeout": 2.0}
+    print_target(msgspec.convert(TARGET | facts, TargetShown))
+    shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert shown["breaker_open_since"] == "2026-12-01 00:04:04Z"
+    assert shown["breaker"] == "opens for 5s to 5m once 70% of at least 20 attempts in 30s failed"
+    assert shown["timeout"] == "2 s"
+    assert "disabled_at" not in shown
 
 
 def test_reason_of_a_dead_job_stays_in_one_piece(

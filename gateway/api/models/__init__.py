@@ -53,6 +53,7 @@ from gateway.api.models.schedules import (
 )
 from gateway.api.models.targets import (
     BlockedBy,
+    BreakerShown,
     GivenAnswer,
     KeyLimitsShown,
     LimitsShown,
@@ -82,6 +83,7 @@ __all__ = [
     "BatchResult",
     "Beaten",
     "BlockedBy",
+    "BreakerShown",
     "CallbackCause",
     "CallbackState",
     "CancelAnswer",

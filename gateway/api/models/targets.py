@@ -36,6 +36,16 @@ class RetryShown(Model):
     gives_up_after: float
 
 
+class BreakerShown(Model):
+    """A circuit breaker as it is configured, times in seconds."""
+
+    ratio: float
+    minimum: int
+    window: float
+    pause: float
+    cap: float
+
+
 class TargetShown(Model):
     """A target and how it stands: jobs that wait, by lane; jobs that run, where it has flows; why none may start."""
 
@@ -51,7 +61,9 @@ class TargetShown(Model):
     lane: str | None = None
     limits: LimitsShown | None = None
     ordered: bool = False
+    timeout: float | None = None
     retry: RetryShown | None = None
+    breaker: BreakerShown | None = None
     config: dict[str, Any] = {}
     created_at: datetime | None = None
     updated_at: datetime | None = None

@@ -51,6 +51,7 @@ from gateway.client.answers.schedules import (
     ScheduleSummary,
 )
 from gateway.client.answers.targets import (
+    BreakerShown,
     GivenAnswer,
     KeyLimitsShown,
     LimitsShown,
@@ -78,6 +79,7 @@ __all__ = [
     "BatchAnswer",
     "BatchResult",
     "Beaten",
+    "BreakerShown",
     "CallbackCause",
     "CallbackState",
     "CancelAnswer",

@@ -34,6 +34,16 @@ class RetryShown(Answer, frozen=True, kw_only=True):
     gives_up_after: float
 
 
+class BreakerShown(Answer, frozen=True, kw_only=True):
+    """A circuit breaker as it is configured, times in seconds."""
+
+    ratio: float
+    minimum: int
+    window: float
+    pause: float
+    cap: float
+
+
 class TargetShown(Answer, frozen=True, kw_only=True):
     """A target and how it stands: jobs that wait, by lane; jobs that run, where that is counted; why none may start."""
 
@@ -46,7 +56,9 @@ class TargetShown(Answer, frozen=True, kw_only=True):
     lane: str | None = None
     limits: LimitsShown | None = None
     ordered: bool = False
+    timeout: float | None = None
     retry: RetryShown | None = None
+    breaker: BreakerShown | None = None
     source: Source = "file"
     disabled_at: datetime | None = None
     replay_id: str | None = None
