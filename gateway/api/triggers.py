@@ -220,7 +220,18 @@ def _facts(call: Call, trigger: Trigger, settings: TriggerSettings) -> dict[str,
         out["warning"] = warning
     if base is not None:
         out["url"] = f"{base.rstrip('/')}/hooks/{name}"
-    return out | {"secrets": len(settings.config.get("secrets", ())), "config": _config(config)}
+    listed = settings.config.get("secrets")
+    count = len(listed) if isinstance(listed, list) else _count_secrets(config)
+    return out | {"secrets": count, "config": _config(config)}
+
+
+def _count_secrets(value: Any) -> int:
+    """How many secrets a plugin's verifier was told, whatever its keys for them are called."""
+    if isinstance(value, msgspec.Struct):
+        value = [getattr(value, name) for name in value.__struct_fields__]
+    if isinstance(value, dict):
+        value = [*value.values()]
+    return sum(map(_count_secrets, value)) if isinstance(value, (tuple, list)) else isinstance(value, Secret)
 
 
 def _config(config: Any) -> dict[str, Any]:

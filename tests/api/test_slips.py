@@ -106,6 +106,12 @@ async def test_log_of_a_verifier_that_fails_shows_no_secret(api: Running) -> Non
     assert "of-the-sender" not in f"{logs}{answer.text}"
 
 
+async def test_secret_is_counted_whatever_its_key_is_called(api: Running) -> None:
+    shown = (await api.client.get("/triggers/tells")).json()
+    assert (shown["secrets"], shown["config"]) == (1, {"how": "tells"})
+    assert "quoted" not in f"{shown}"
+
+
 @pytest.mark.parametrize(("how", "shown"), [("number", "5"), ("surrogate", "?"), ("long", "e" * 1024)])
 async def test_odd_type_of_an_event_is_shown_as_text(api: Running, how: str, shown: str) -> None:
     assert (await api.client.post(f"/hooks/{how}", content=b"{}")).status_code == 202
