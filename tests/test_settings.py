@@ -262,6 +262,13 @@ def test_file_that_is_not_utf8_is_an_error(tmp_path: Path) -> None:
         ("[lanes]\nmax_wait = { low = 0 }", "gateway.toml: lanes.max_wait.low", "between 100ms and 30d"),
         ("[lanes]\nmax_depth = { low = 0 }", "gateway.toml: lanes.max_depth", ">= 1"),
         ('[retention]\nfinished = "-1s"', "gateway.toml: retention.finished", "not a duration"),
+        ("[[targets.a]]\nlane = 'a'", "gateway.toml: targets.a", "got list; write [targets.a], in single brackets"),
+        ('plugins = "a"', "gateway.toml: plugins", "expected array, got str; write it in brackets, [ ]"),
+        (
+            '[triggers.g]\nverifier = "x"\n[triggers.g.routes]\ntarget = "a"',
+            "gateway.toml: triggers.g.routes",
+            "expected array, got a table; write its table in double brackets, [[…]]",
+        ),
         ("targets.resize = 3", "gateway.toml: targets.resize", "expected a table, got int"),
         ("[targets.resize]", "gateway.toml: targets.resize", 'missing key "executor"'),
         (

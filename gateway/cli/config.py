@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from gateway.cli.cautions import cautions
-from gateway.cli.environment import Imports, load_settings, where_from
+from gateway.cli.environment import Imports, load_settings, read_instead, where_from
 from gateway.cli.ports import check_ports_apart
 from gateway.cli.printing import print_facts, print_json, print_table, printable
 from gateway.cli.writing import beginning, named, sections, toml
@@ -29,12 +29,16 @@ from gateway.settings.model import NoticeSettings
 
 app = typer.Typer(help="Checks, shows and begins a configuration.", add_completion=False, no_args_is_help=True)
 
+File = Annotated[
+    Path | None, typer.Argument(help="The file; left out: what GATEWAY_CONFIG names, else gateway.toml of this folder.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command()
-def check(imports: Imports = None, as_json: AsJson = False) -> None:
+def check(file: File = None, imports: Imports = None, as_json: AsJson = False) -> None:
     """Reads the environment and gateway.toml, loads the plugins, and lets each executor look at its targets."""
+    read_instead(file)
     settings = with_declared(load_settings(imports))
     found = list(faults(settings))
     warnings = [] if found else list(cautions(settings, Registry.build(msgspec.structs.replace(settings, imports=()))))
@@ -61,8 +65,9 @@ def check(imports: Imports = None, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def show(imports: Imports = None, as_json: AsJson = False) -> None:
+def show(file: File = None, imports: Imports = None, as_json: AsJson = False) -> None:
     """Prints what is in force and where it comes from; secrets are hidden."""
+    read_instead(file)
     settings = with_declared(load_settings(imports))
     came = where_from()
     values = list(sections(settings))

@@ -19,7 +19,7 @@ from gateway.opening import make_store
 from gateway.redis_url import parse_redis_url
 from gateway.secret import Secret
 from gateway.settings import Settings, load
-from gateway.settings.environment import IMPORTS, redis_variable
+from gateway.settings.environment import CONFIG, IMPORTS, redis_variable
 from gateway.settings.origins import origins
 from gateway.store import Store
 from gateway.store.embedded import DATA_DIR, find
@@ -68,6 +68,12 @@ def open_process(imports: Sequence[str] | None) -> Settings:
 def _load(imports: Sequence[str] | None, *, secrets_required: bool = True) -> Settings:
     hand_on(imports or ())
     return load(os.environ, Path.cwd(), secrets_required=secrets_required)
+
+
+def read_instead(file: Path | None) -> None:
+    """Has whatever is loaded from now on read this file, if one is given."""
+    if file is not None:
+        os.environ[CONFIG] = str(file)
 
 
 def hand_on(imports: Sequence[str]) -> None:

@@ -140,6 +140,9 @@ def _detail(message: str, types: Sequence[Any], *, in_file: bool) -> str:
     if message.startswith("Expected "):
         plain = message.replace("`", "").replace(" | null", "")
         example = next((f" such as {_EXAMPLES[kind]}" for kind in types if kind in _EXAMPLES), "")
+        if plain.startswith("Expected array, got ") and in_file:
+            mend = "its table in double brackets, [[…]]" if plain.endswith("object") else "it in brackets, [ ]"
+            return f"{plain.replace('Expected', 'expected', 1).replace('object', 'a table')}; write {mend}"
         return plain.replace("object", f"a table{example}").replace("Expected", "expected", 1)
     return message
 

@@ -138,6 +138,7 @@ def _check_name(name: str, place: str) -> None:
 
 def _split(table: object, keys: tuple[str, ...], place: str) -> tuple[dict[str, Any], dict[str, Any]]:
     if not isinstance(table, dict):
-        raise ConfigError(place, f"expected a table, got {type(table).__name__}")
+        mend = f"; write [{place.rpartition(': ')[2]}], in single brackets" if isinstance(table, list) else ""
+        raise ConfigError(place, f"expected a table, got {type(table).__name__}{mend}")
     head = {key: value for key, value in table.items() if key in keys}
     return head, {key: value for key, value in table.items() if key not in keys}

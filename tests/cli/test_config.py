@@ -121,6 +121,15 @@ def test_folder_without_a_file_is_told_how_to_get_one(bare: Shell) -> None:
     assert said == f"no gateway.toml in {bare.folder}: defaults only; `gateway config init` writes one\n"
 
 
+def test_file_of_another_name_is_checked_and_shown(bare: Shell) -> None:
+    (bare.folder / "next.toml").write_text("[gateway]\nslots = 7\n[targets.a]\nexecutor = 'pithon'\n")
+    (fault,) = bare.json("config", "check", "next.toml", code=os.EX_CONFIG)["faults"]
+    assert fault["place"] == "next.toml: targets.a.executor"
+    shown = bare.json("config", "show", "next.toml")
+    assert (shown["source"], shown["targets"]["a"]["executor"]) == ("next.toml", "pithon")
+    assert "none.toml" in bare.refused("config", "check", "none.toml", code=os.EX_CONFIG)
+
+
 def test_what_will_fail_for_certain_is_warned_of(bare: Shell) -> None:
     target = '[targets.{}]\nexecutor = "http"\nurl = "http://{}/"\n'
     trigger = '[triggers.sms]\nverifier = "twilio"\nsecrets = ["t"]\nroutes = [{ target = "near" }]\n'
