@@ -26,6 +26,8 @@ ContentKind = Literal["json", "form", "cloudevents"]
 MAX_EVENTS = 2000
 """Events of a batch, and items of an array: each is a job, and all of them are one call of a script."""
 
+_NO_DATA = b"null"
+_JSON_TYPE = re.compile(r"\s*[^/;\s]+/([^;\s]*\+)?json\s*(;|\Z)", re.IGNORECASE)
 _FORMATS = "application/cloudevents"
 _STRUCTURED = "application/cloudevents+json"
 _BATCH = "application/cloudevents-batch+json"
@@ -138,7 +140,7 @@ def _cloud_events(request: WebhookRequest, delivery: Delivery) -> list[Content]:
     attributes = {name: _written_out(value) for name, value in headers.items()}
     if content_type:
         attributes["ce-datacontenttype"] = content_type
-    return [_event(request.body, attributes, delivery, "")]
+    return [_event(request.body or _NO_DATA, attributes, delivery, "")]
 
 
 def _written_out(value: str) -> str:
@@ -163,7 +165,9 @@ def _batch(body: bytes, delivery: Delivery) -> list[Content]:
 def _structured(text: bytes, delivery: Delivery, pointer: str) -> Content:
     try:
         members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-        data = bytes(members.pop("data", msgspec.Raw(b"null")))
+        data = bytes(members.pop("data", msgspec.Raw(_NO_DATA)))
+        if data.startswith(b'"') and not _is_json_type(members.get("datacontenttype")):
+            data = msgspec.json.decode(data, type=str).encode()
         if "data_base64" in members:
             data = base64.b64decode(msgspec.json.decode(members.pop("data_base64"), type=str), validate=True)
         values = {name: msgspec.json.decode(value) for name, value in members.items()}
@@ -171,6 +175,12 @@ def _structured(text: bytes, delivery: Delivery, pointer: str) -> Content:
         raise InvalidRequest(f"{pointer or 'the body'}: a CloudEvent is a JSON object", status=400) from exc
     attributes = {f"ce-{name.lower()}": _attribute(value) for name, value in values.items() if value is not None}
     return _event(data, attributes, delivery, pointer)
+
+
+def _is_json_type(kind: msgspec.Raw | None) -> bool:
+    """Whether the data is JSON; a text of another type is what the string holds (JSON format, 3.1)."""
+    text = None if kind is None else msgspec.json.decode(kind)
+    return not isinstance(text, str) or _JSON_TYPE.match(text) is not None
 
 
 def _event(data: bytes, attributes: dict[str, str], delivery: Delivery, pointer: str) -> Content:

@@ -220,6 +220,31 @@ def test_content_type_of_the_data_is_an_attribute_in_every_mode() -> None:
     assert binary[0].payload == b'"application/json"'
 
 
+@pytest.mark.parametrize(
+    ("kind", "sent", "data"),
+    [
+        ("text/plain", 'hello "you"', '"hello \\"you\\""'),
+        ("Text/CSV; charset=utf-8", "a;b", '"a;b"'),
+        ("application/xml", "<a>ä 😀</a>", '"<a>ä \\ud83d\\ude00</a>"'),
+        ("application/jsonl", "1", '"1"'),
+        ("application/json", '"text"', '"text"'),
+        ("application/problem+JSON; x=y", '"text"', '"text"'),
+        ("application/xml", '{"a":1}', '{"a":1}'),
+        (None, '"text"', '"text"'),
+        (None, "", None),
+        ("text/plain", "", None),
+    ],
+)
+def test_text_and_nothing_are_the_same_data_in_every_mode(kind: str | None, sent: str, data: str | None) -> None:
+    """A string of a type that is not JSON is what it holds (JSON format of CloudEvents 1.0.2, 3.1)."""
+    headers: dict[str, Any] = {f"ce_{name}": value for name, value in EVENT.items()}
+    headers |= {} if kind is None else {"content_type": kind}
+    binary = match(sent.encode(), content="cloudevents", **headers)
+    attributes = {} if kind is None else {"datacontenttype": kind}
+    structured = json.dumps(EVENT | attributes).encode() if data is None else event(data, **attributes)
+    assert binary == match(structured, content="cloudevents", content_type=STRUCTURED)
+
+
 def test_format_that_is_not_known_is_refused_whatever_its_headers_say() -> None:
     headers: dict[str, Any] = {f"ce_{name}": value for name, value in EVENT.items()}
     with pytest.raises(InvalidRequest) as caught:
