@@ -52,12 +52,16 @@ GONE = "gone"
 CallbackEvent = Literal["job.succeeded", "job.dead", "job.cancelled", "job.retrying"]
 
 
+ENDINGS: tuple[CallbackEvent, ...] = ("job.succeeded", "job.dead", "job.cancelled")
+"""What a callback tells of that does not say it."""
+
+
 class Callback(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Where and of what a client wants to be told; no `secret` means an Ed25519 (`v1a`) signature, no `retry` the
     policy of all callbacks."""
 
     url: str
-    events: tuple[CallbackEvent, ...] = ("job.succeeded", "job.dead", "job.cancelled")
+    events: tuple[CallbackEvent, ...] = ENDINGS
     secret: str | None = None
     retry: RetryOverride | None = None
 

@@ -1,5 +1,10 @@
 -- Prepended to the scripts that take jobs in, after the endings: how a job comes in.
 
+-- Is it what jobs' records have of a callback (lua/submit.lua)?
+local function is_callback(text)
+  return match(text, '^[sdcr]*%d*$') or match(text, '^[sdcr]+%d*@%x%x:[^|\n]*$')
+end
+
 -- How many more pending jobs a lane may take in, as `left`.
 local rooms -- nil: it was asked of none that is limited
 local ENDLESS = { left = math.huge }

@@ -16,10 +16,6 @@ local JOB, TERMS = 6, 8
 local NOTHING = cmsgpack.pack(NONE)
 local type = type
 
-local function is_callback(text)
-  return match(text, '^[sdcr]*%d*$') or match(text, '^[sdcr]+%d*@%x%x:[^|\n]*$')
-end
-
 -- Is every value of the terms of that number what it is to be? The error if one is not.
 local function fault_of_terms(values, number)
   local lane, target, priority, delay, expires, attempts, callback, window =

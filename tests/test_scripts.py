@@ -95,7 +95,7 @@ GOOD: dict[str, list[Arg]] = {
     "schedule_list": ["n", "", 10],
     "schedule_fire": [
         *("n", "r1", 60_000, 120_000, 120_000, 0, "allow", "low", "t", "", 0, 5, "\n{}"),
-        pack((JOB_ID, 60_000)),
+        *(pack((JOB_ID, 60_000)), "dc20@0a:host:80"),
     ],
 }
 """Arguments that each script takes: from these the wrong ones are made."""
@@ -202,9 +202,10 @@ OTHERWISE: dict[str, list[list[Arg]]] = {
     "schedule_remove": [["n", "nobody", 0]],
     "schedule_named": [["2", "n"]],
     "schedule_fire": [
-        ["n", "r1", "soon", 1, 1, 0, "allow", "low", "t", "", 0, 5, "\n{}", pack((JOB_ID, 60_000))],
-        ["n", "r1", 60_000, 1, 1, 0, "sometimes", "low", "t", "", 0, 5, "\n{}", pack((JOB_ID, 60_000))],
-        ["n", "r1", 60_000, 1, 1, 0, "allow", "low", "t", "", 101, 5, "\n{}", pack((JOB_ID, 60_000))],
+        ["n", "r1", "soon", 1, 1, 0, "allow", "low", "t", "", 0, 5, "\n{}", pack((JOB_ID, 60_000)), ""],
+        ["n", "r1", 60_000, 1, 1, 0, "sometimes", "low", "t", "", 0, 5, "\n{}", pack((JOB_ID, 60_000)), ""],
+        ["n", "r1", 60_000, 1, 1, 0, "allow", "low", "t", "", 101, 5, "\n{}", pack((JOB_ID, 60_000)), ""],
+        ["n", "r1", 60_000, 1, 1, 0, "allow", "low", "t", "", 0, 5, "\n{}", pack((JOB_ID, 60_000)), "d|x"],
     ],
 }
 """Arguments that are wrong in a way of their own."""

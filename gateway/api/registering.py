@@ -11,6 +11,7 @@ import orjson
 
 from gateway.durations import Duration
 from gateway.errors import ConfigError, Fault, InvalidRequest
+from gateway.jobs import Callback
 from gateway.registry import Registry
 from gateway.registry.targets import Target, check_runnable
 from gateway.settings import read_target
@@ -27,6 +28,7 @@ class TargetBody(msgspec.Struct):
     limit: dict[str, Any] | None = None
     ordered: bool = False
     breaker: dict[str, Any] | bool | None = None
+    callback: Callback | None = None
 
 
 MOST_FAULTS = 32

@@ -26,7 +26,7 @@ from gateway.store.registered import Registered, put_registered, remove_register
 from gateway.store.replays import ReplayOrder, start_replay
 from gateway.store.targets import TargetState, enable_target, inspect_targets, pause_target
 from gateway.submission import check_text
-from gateway.submission.checks import check_destination
+from gateway.submission.checks import check_callback, check_destination
 from gateway.submission.faults import Faults
 
 OVERLAP_S = 86400.0
@@ -82,7 +82,9 @@ def _check_reached(target: Target, allowed: Allowed) -> None:
     url, faults = getattr(target.config, "url", None), Faults()
     if isinstance(url, str):
         check_destination(url, allowed, "/url", faults)
-        faults.raise_any()
+    if target.told is not None:
+        check_callback(target.told, allowed, faults)
+    faults.raise_any()
 
 
 class NewSecret(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -184,6 +186,8 @@ def _render(target: Target, state: TargetState, known: Registered | None) -> dic
         out["breaker"] = msgspec.to_builtins(target.breaker, enc_hook=float)
     if config := target.executor.describe(target.config):
         out["config"] = config
+    if target.told is not None:
+        out["callback"] = {"url": target.told.url.partition("?")[0], "events": target.told.events}
     if known is not None:
         out |= {"created_at": timestamp(known.created_ms), "updated_at": timestamp(known.updated_ms)}
     return out

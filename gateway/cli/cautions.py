@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from gateway.egress.addresses import check_address, parse_allow
+from gateway.egress.addresses import Allowed, check_address, parse_allow
 from gateway.errors import EgressDenied
 from gateway.registry import Registry
 from gateway.settings import Settings
@@ -19,11 +19,18 @@ def cautions(settings: Settings, registry: Registry) -> Iterator[str]:
     allowed = parse_allow(settings.egress.allow)
     for name, target in settings.targets.items():
         url = target.config.get("url") if target.executor == "http" else None
-        if not isinstance(url, str):
-            continue
-        try:
-            check_address(urlsplit(url).hostname or "", allowed)
-        except EgressDenied as error:
-            yield f"targets.{name}: every call will be refused: {error}"
-        except ValueError:
-            continue  # a host name: what it resolves to is known when it is called
+        if isinstance(url, str) and (denied := _denied(url, allowed)):
+            yield f"targets.{name}: every call will be refused: {denied}"
+        if target.callback is not None and (denied := _denied(target.callback.url, allowed)):
+            yield f"targets.{name}.callback: every callback will be refused: {denied}"
+
+
+def _denied(url: str, allowed: Allowed) -> str:
+    """Why no call reaches it; empty where one may."""
+    try:
+        check_address(urlsplit(url).hostname or "", allowed)
+    except EgressDenied as error:
+        return str(error)
+    except ValueError:
+        pass  # a host name: what it resolves to is known when it is called
+    return ""

@@ -10,14 +10,23 @@ import msgspec
 
 from gateway.backoff import CALLBACK_RETRY, RetryPolicy
 from gateway.breaker import Breaker
-from gateway.errors import ConfigError, PluginError, SecretMissing
+from gateway.errors import ConfigError, PluginError, SecretMissing, WrongState
 from gateway.executor import Executor
-from gateway.jobs import CALLBACK_TARGET, URL_TARGET, JobRequest
+from gateway.jobs import CALLBACK_TARGET, URL_TARGET, Callback, JobRequest
 from gateway.limits import KeyLimits, Limits, flow_fields
 from gateway.redaction import secrets_of
 from gateway.registry.unread import Unread, unread_executor
 from gateway.secret import Secret
-from gateway.settings import TARGET_KEYS, FieldFault, SecretSource, Settings, TargetSettings, decode, join_place
+from gateway.settings import (
+    TARGET_KEYS,
+    FieldFault,
+    SecretSource,
+    Settings,
+    TargetCallback,
+    TargetSettings,
+    decode,
+    join_place,
+)
 from gateway.spelling import mend_name
 
 CALLBACK_EXECUTOR = "http"
@@ -46,6 +55,18 @@ class Target:
     breaker: Breaker | None = None
     at_once: int = 0
     """How many of its jobs run at once, at most, where its limits do not say; 0: no bound."""
+    told: Callback | None = field(default=None, repr=False)
+    """The callback of its jobs that name none."""
+    untold: str = ""
+    """Why this process cannot know it, though there is one."""
+
+    @property
+    def callback(self) -> Callback | None:
+        """That of its jobs that name none; raises WrongState where its secret is not here, for it would not verify."""
+        if self.untold:
+            raise WrongState(f"target {self.name}: the callback of its jobs is not known here: {self.untold}")
+        return self.told
+
     secrets: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
     """Those of its config, in the forms in which an error may show them: looked for once, not at each failure."""
 
@@ -102,7 +123,19 @@ def make_target(
         place,
         _breaker(settings.breaker, executor),
         at_once if executor.has_flow else 0,
+        None if settings.callback is None else _callback(settings.callback, executors[CALLBACK_EXECUTOR], place),
+        settings.untold,
     )
+
+
+def _callback(wanted: TargetCallback, executor: Executor[Any], place: str) -> Callback:
+    """The callback of a target's jobs; raises ConfigError where no request can be made of it."""
+    try:
+        callback_config(executor, wanted.url, wanted.secret)
+    except ConfigError as exc:
+        raise ConfigError(join_place(place, exc.place), exc.detail) from exc
+    secret = None if wanted.secret is None else wanted.secret.reveal()
+    return Callback(wanted.url, wanted.events, secret, wanted.retry)
 
 
 def _breaker(wanted: Breaker | bool | None, executor: Executor[Any]) -> Breaker | None:

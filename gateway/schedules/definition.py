@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from gateway.durations import Duration
+from gateway.jobs import Callback
 
 Overlap = Literal["allow", "forbid", "replace"]
 Source = Literal["file", "api"]
@@ -74,6 +75,7 @@ class JobFacts:
 
     lane: str
     max_attempts: int
+    callback: Callback | None = None
 
 
 def catch_up_most(text: str) -> int:

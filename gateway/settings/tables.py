@@ -9,25 +9,47 @@ from typing import Any
 
 import msgspec
 
-from gateway.backoff import RetryPolicy
+from gateway.backoff import CALLBACK_RETRY, RetryOverride, RetryPolicy
 from gateway.breaker import Breaker
 from gateway.durations import Duration
-from gateway.errors import ConfigError
-from gateway.jobs import BUILT_IN
+from gateway.errors import ConfigError, SecretMissing
+from gateway.jobs import BUILT_IN, ENDINGS, CallbackEvent
 from gateway.keys import NAME
 from gateway.limits import Limits
 from gateway.reception import Reception
 from gateway.schedules import ScheduleBody
+from gateway.secret import Secret
 from gateway.settings.checks import NAME_RULE, FieldFault, between
 from gateway.settings.decoding import decode, join_place
 from gateway.settings.secrets import SecretSource
 
-TARGET_KEYS = ("executor", "lane", "timeout", "retry", "limit", "ordered", "breaker")
+TARGET_KEYS = ("executor", "lane", "timeout", "retry", "limit", "ordered", "breaker", "callback")
 TRIGGER_KEYS = ("verifier", "routes", *Reception.__struct_fields__)
 
 
+class TargetCallback(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The callback of a target's jobs that name none: as that of a job, its secret as secrets are configured."""
+
+    url: str
+    events: tuple[CallbackEvent, ...] = ENDINGS
+    secret: Secret | None = None
+    retry: RetryOverride | None = None
+
+    def __post_init__(self) -> None:
+        if not self.events:
+            raise FieldFault("events", "is empty; leave it out for every end, or leave the callback out")
+        if self.retry is not None:
+            try:
+                self.retry.over(CALLBACK_RETRY)
+            except ValueError as exc:
+                raise FieldFault("retry", f"{exc} (the defaults are base 1s and cap 6h)") from exc
+
+
 class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A target as configured; `config` holds the keys that its executor reads, `place` says where it stands."""
+    """A target as configured; `config` holds the keys that its executor reads, `place` says where it stands.
+
+    `untold` says which secret keeps the `callback` from being known, in a process that need not know it.
+    """
 
     executor: str
     lane: str | None = None
@@ -36,8 +58,10 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     limit: Limits | None = None
     ordered: bool = False
     breaker: Breaker | bool | None = None
+    callback: TargetCallback | None = None
     config: dict[str, Any] = {}
     place: str = ""
+    untold: str = ""
 
     def __post_init__(self) -> None:
         between("timeout", self.timeout, "1ms", "7d")
@@ -92,8 +116,16 @@ def read_target(name: str, table: object, place: str, *, secrets: SecretSource |
     if name.startswith(BUILT_IN):
         raise ConfigError(place, f'names that begin with "{BUILT_IN}" are the gateway\'s own; choose another')
     head, config = _split(table, TARGET_KEYS, place)
-    settings = decode(head, TargetSettings, place, secrets=secrets, beside=tuple(config))
-    return msgspec.structs.replace(settings, config=config, place=place)
+    untold = ""
+    try:
+        settings = decode(head, TargetSettings, place, secrets=secrets, beside=tuple(config))
+    except SecretMissing as missing:
+        if secrets is None or secrets.required:
+            raise
+        untold = f"{missing.place}: {missing.detail}"
+        rest = {key: value for key, value in head.items() if key != "callback"}
+        settings = decode(rest, TargetSettings, place, secrets=secrets, beside=tuple(config))
+    return msgspec.structs.replace(settings, config=config, place=place, untold=untold)
 
 
 def read_trigger(name: str, table: object, place: str, *, secrets: SecretSource | None = None) -> TriggerSettings:

@@ -68,7 +68,7 @@ async def fire_slots(
 ) -> Fired:
     """Carries out a plan, whole or not at all: `moved` if another dispatcher did, or the schedule is another now."""
     jobs = [(derived_id(f"schedule:{due.name}:{slot_ms}", slot_ms, partition), slot_ms) for slot_ms in plan.fire]
-    args = _fire_args(schedule, due.revision, facts, jobs, slot=str(due.slot_ms), plan=plan)
+    args = _fire_args(store, schedule, due.revision, facts, jobs, slot=str(due.slot_ms), plan=plan)
     return _fired([job_id for job_id, _ in jobs], await _run(store, partition, "schedule_fire", args))
 
 
@@ -79,7 +79,7 @@ async def run_schedule(store: Store, name: str, facts_of: Callable[[Schedule], J
     facts = facts_of(standing.schedule)
     now_ms = (await due_schedules(store, standing.partition, most=1)).now_ms
     job_id = derived_id(f"schedule:{name}:run:{secrets.token_hex(16)}", now_ms, standing.partition)
-    args = _fire_args(standing.schedule, standing.revision, facts, [(job_id, now_ms)], slot="", plan=None)
+    args = _fire_args(store, standing.schedule, standing.revision, facts, [(job_id, now_ms)], slot="", plan=None)
     try:
         reply = await _run(store, standing.partition, "schedule_fire", args)
     except StoreUnavailable:  # safe to repeat: the job is found by its id
@@ -95,6 +95,7 @@ async def run_schedule(store: Store, name: str, facts_of: Callable[[Schedule], J
 
 
 def _fire_args(
+    store: Store,
     schedule: Schedule,
     revision: str,
     facts: JobFacts,
@@ -108,8 +109,9 @@ def _fire_args(
     return [
         *(schedule.name, revision, slot, next_slot_ms, next_at_ms, plan.missed if plan else 0, schedule.overlap),
         *(facts.lane, schedule.target, schedule.key, schedule.priority, facts.max_attempts),
-        pack_body(Options(timeout=schedule.timeout, tags=tags), bytes(schedule.payload)),
+        pack_body(Options(timeout=schedule.timeout, callback=facts.callback, tags=tags), bytes(schedule.payload)),
         msgspec.msgpack.encode(jobs),
+        store.told(facts.callback),
     ]
 
 

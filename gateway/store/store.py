@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Literal, cast
 
 from gateway.errors import NotFound, StoreError, StoreMismatch, StoreUnavailable, WrongState
-from gateway.jobs import Submission, Submitted
+from gateway.jobs import Callback, Submission, Submitted
 from gateway.keys import Keyspace, partition_of
 from gateway.secret import Secret
 from gateway.signing import SigningKey
@@ -25,6 +25,7 @@ from gateway.store.records import Found, parse_lookup
 from gateway.store.refusals import answered
 from gateway.store.scripts import Arg, run
 from gateway.store.signing_keys import MOST_OLD_KEYS, SigningKeys
+from gateway.store.submit_call import event_codes
 from gateway.store.submits import Submits
 
 SCHEMA = 1
@@ -193,6 +194,10 @@ class Store:
     def has_flow(self, target: str, fields: Mapping[str, int]) -> bool:
         """Whether a target's flow was last registered here with just these limits."""
         return self._places.has_flow(target, fields)
+
+    def told(self, callback: Callback | None) -> str:
+        """What a job's record has of its callback, as scripts take it."""
+        return "" if callback is None else event_codes(callback) + self._places.of_callback(callback)
 
     def pinned_partition(self, target: str, key: str = "") -> int | None:
         """The one partition of a target's jobs with that key; None if they may lie in any."""

@@ -25,6 +25,10 @@ class TargetFacts(Protocol):
     @property
     def ordered(self) -> bool: ...
 
+    @property
+    def callback(self) -> Callback | None:
+        """That of its jobs that name none. Raises RequestError where it cannot be known."""
+
     def check_request(self, request: JobRequest) -> None:
         """Raises ValueError (FieldFault: with the field) unless its jobs may set this."""
 
@@ -54,7 +58,7 @@ class Caller(msgspec.Struct, frozen=True):
     """What a request says beside its body; `name` (the API key's id) is the scope of its idempotency keys.
 
     `traceparent` is passed on if it is one (W3C Trace Context, version 00), and dropped silently if not. `may_url`: may
-    its jobs name a URL instead of a target? `callback` is that of jobs that name none.
+    its jobs name a URL instead of a target? `callback` is that of jobs that name none, before their target's.
     """
 
     name: str = "-"

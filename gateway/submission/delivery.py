@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 from gateway.errors import InvalidRequest
-from gateway.jobs import Idempotency, Submission
+from gateway.jobs import NO_OPTIONS, Idempotency, Options, Submission
 from gateway.keys import idempotency_hash
 from gateway.routes import Match
 from gateway.submission.catalog import Catalog, TargetFacts
@@ -31,6 +31,7 @@ def delivery_submissions(trigger: str, matches: Sequence[Match], catalog: Catalo
         target = catalog.targets.get(name)
         if target is None or key:
             target = _target(trigger, match, catalog)
+        told = target.callback
         jobs.append(
             Submission(  # by position, since naming its values costs as much as making it
                 catalog.new_id(now_ms, target=name, key=key, idempotency_key=known or together),
@@ -47,6 +48,7 @@ def delivery_submissions(trigger: str, matches: Sequence[Match], catalog: Catalo
                 else Idempotency(
                     idempotency_hash(f"trigger:{trigger}", f"{name}#{match.nth}", known), _SAME_ID, catalog.window_ms
                 ),
+                NO_OPTIONS if told is None else Options(callback=told),
             )
         )
     return jobs

@@ -9,7 +9,7 @@ import msgspec
 from gateway.backoff import RetryPolicy
 from gateway.jobs import URL_TARGET, JobRequest, Options, Submission
 from gateway.submission.body import SubmitBody
-from gateway.submission.catalog import Caller, Catalog
+from gateway.submission.catalog import Caller, Catalog, TargetFacts
 from gateway.submission.checks import check_callback, check_fields, check_idempotency_key
 from gateway.submission.choices import (
     check_order,
@@ -76,15 +76,17 @@ def parse_submission(text: bytes, catalog: Catalog, *, caller: Caller, now_s: fl
         expires_ms=round(body.expires_in * 1000) if body.expires_in else 0,
         max_attempts=attempts or (retry or target.retry).max_attempts,
         idempotency=idempotent,
-        options=_options(body, retry, request, caller),
+        options=_options(body, target, retry, request, caller),
     )
 
 
-def _options(body: SubmitBody, retry: RetryPolicy | None, request: JobRequest | None, caller: Caller) -> Options:
+def _options(
+    body: SubmitBody, target: TargetFacts, retry: RetryPolicy | None, request: JobRequest | None, caller: Caller
+) -> Options:
     return Options(
         timeout=None if body.timeout is None else float(body.timeout),
         retry=retry,
-        callback=body.callback or caller.callback,
+        callback=body.callback or caller.callback or target.callback,
         tags=body.tags or (),
         traceparent=caller.traceparent if caller.traceparent and _TRACEPARENT.match(caller.traceparent) else "",
         request=request,

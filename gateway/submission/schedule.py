@@ -57,7 +57,7 @@ def job_facts(schedule: Schedule, targets: Mapping[str, TargetFacts], default_la
     target = targets.get(schedule.target)
     retry = target.retry if target else RetryPolicy()
     lane = schedule.lane or (target and target.lane) or default_lane
-    return JobFacts(lane, schedule.max_attempts or retry.max_attempts)
+    return JobFacts(lane, schedule.max_attempts or retry.max_attempts, target.callback if target else None)
 
 
 def _check_timing(body: ScheduleBody, faults: Faults) -> None:

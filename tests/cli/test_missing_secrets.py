@@ -89,3 +89,13 @@ def test_limits_of_a_target_are_the_same_without_its_secret(tmp_path: Path) -> N
     secrets = {"GITHUB_SECRET": "s", "BILL_SECRET": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}
     whole = Registry.build(load(secrets, tmp_path))
     assert Registry.build(load({}, tmp_path, secrets_required=False)).flows == whole.flows
+
+
+def test_job_is_not_taken_in_without_the_callback_that_its_target_wants(shell: Shell) -> None:
+    told = 'callback = { url = "https://shop.example/", secret = { env = "TOLD_SECRET" } }'
+    file = shell.folder / "gateway.toml"
+    file.write_text(file.read_text().replace("[targets.bill]", f"[targets.bill]\n{told}"))
+    assert {target["name"] for target in shell.json("targets", "list")["targets"]} == {"bill", "show"}
+    said = shell.refused("jobs", "submit", "bill", "{}", code=1)
+    assert "targets.bill.callback.secret: environment variable TOLD_SECRET is not set" in said
+    assert shell.json("jobs", "list")["jobs"] == []

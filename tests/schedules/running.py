@@ -23,6 +23,7 @@ class Yard:
 
     site: Site
     told: list[str] = field(default_factory=list)
+    facts: JobFacts = FACTS
 
     async def start(self, at: str, cron: str, **facts: Any) -> None:
         """Sets the clock to a time of 29 November 2026 (UTC) and defines the schedule."""
@@ -43,7 +44,7 @@ class Yard:
         def fired(schedule: Schedule, job_id: str, lane: str) -> None:
             self.told.append(job_id)
 
-        return Scheduler(self.site.store, {}, facts_of=lambda _: FACTS, fired=fired, rng=random.Random(1))
+        return Scheduler(self.site.store, {}, facts_of=lambda _: self.facts, fired=fired, rng=random.Random(1))
 
     async def fire(self, schedulers: int = 1) -> None:
         """Lets so many schedulers at once fire until nothing is due."""

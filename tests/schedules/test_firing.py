@@ -11,7 +11,8 @@ import pytest
 
 from gateway.dispatch.schedules import DUE_MOST, Scheduler
 from gateway.errors import NotFound, StoreFull, StoreUnavailable, WrongState
-from gateway.schedules import Schedule, plan
+from gateway.jobs import Callback
+from gateway.schedules import JobFacts, Schedule, plan
 from gateway.store import Store, scripts
 from gateway.store.schedules import home_of, pause_schedule, put_schedule, remove_schedule, resume_schedule
 from gateway.store.slots import due_schedules, fire_slots, run_schedule
@@ -64,6 +65,18 @@ async def test_job_is_what_the_schedule_says_and_its_id_is_of_its_slot(yard: Yar
     assert (job.status, clock(job.run_at_ms), clock(job.created_ms)) == ("pending", "10:01:00", "10:01:02")
     assert int(job.job_id.replace("-", "")[:12], 16) == ms("10:01")
     assert await yard.site.take(yard.site.worker()) == [job.job_id]
+
+
+async def test_fired_job_has_the_callback_of_its_target(yard: Yard) -> None:
+    callback = Callback("https://shop.example/dead", ("job.dead",))
+    yard.facts = JobFacts("default", 1, callback)
+    await yard.start("10:00:30", "* * * * *")
+    await yard.move("10:01:02")
+    await yard.fire()
+    await yard.site.run("dead", reason="fatal")
+    (job,) = await yard.jobs()
+    assert (job.status, job.options.callback) == ("dead", callback)
+    assert job.callback_job_id
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from gateway.api.models.dlq import (
 )
 from gateway.api.models.installation import (
     Alive,
-    DefaultCallback,
     KeyFacts,
     Keys,
     Lanes,
@@ -54,6 +53,7 @@ from gateway.api.models.schedules import (
 from gateway.api.models.targets import (
     BlockedBy,
     BreakerShown,
+    DefaultCallback,
     GivenAnswer,
     KeyLimitsShown,
     LimitsShown,

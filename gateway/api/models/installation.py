@@ -6,9 +6,8 @@ from datetime import datetime
 from typing import Literal
 
 from gateway.api.models.problems import Model
-from gateway.api.models.targets import BlockedBy
+from gateway.api.models.targets import BlockedBy, DefaultCallback
 from gateway.apikeys import Scope
-from gateway.jobs import CallbackEvent
 
 
 class LaneState(Model):
@@ -61,13 +60,6 @@ class SigningKeys(Model):
     """The installation's public keys."""
 
     keys: list[PublicKey]
-
-
-class DefaultCallback(Model):
-    """The callback of an API key's jobs that name none, without its secret."""
-
-    url: str
-    events: list[CallbackEvent]
 
 
 class KeyFacts(Model):

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from gateway.api.models.problems import Model
 from gateway.backoff import Policy
+from gateway.jobs import CallbackEvent
 
 BlockedBy = Literal["disabled", "paused", "breaker", "concurrency", "quota", "rate"]
 
@@ -46,6 +47,13 @@ class BreakerShown(Model):
     cap: float
 
 
+class DefaultCallback(Model):
+    """The callback of an API key's or a target's jobs that name none, without its secret."""
+
+    url: str
+    events: list[CallbackEvent]
+
+
 class TargetShown(Model):
     """A target and how it stands: jobs that wait, by lane; jobs that run, where it has flows; why none may start."""
 
@@ -64,6 +72,7 @@ class TargetShown(Model):
     timeout: float | None = None
     retry: RetryShown | None = None
     breaker: BreakerShown | None = None
+    callback: DefaultCallback | None = None
     config: dict[str, Any] = {}
     created_at: datetime | None = None
     updated_at: datetime | None = None

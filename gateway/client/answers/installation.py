@@ -62,7 +62,7 @@ class SigningKeys(Answer, frozen=True, kw_only=True):
 
 
 class DefaultCallback(Answer, frozen=True, kw_only=True):
-    """The callback of an API key's jobs that name none, without its secret."""
+    """The callback of an API key's or a target's jobs that name none, without its secret."""
 
     url: str
     events: list[str]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Literal
 
+from gateway.client.answers.installation import DefaultCallback
 from gateway.client.answers.problems import Answer
 from gateway.schedules import Source
 
@@ -59,6 +60,7 @@ class TargetShown(Answer, frozen=True, kw_only=True):
     timeout: float | None = None
     retry: RetryShown | None = None
     breaker: BreakerShown | None = None
+    callback: DefaultCallback | None = None
     source: Source = "file"
     disabled_at: datetime | None = None
     replay_id: str | None = None
