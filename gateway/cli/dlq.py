@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
 from gateway.cli.jobs import print_record
-from gateway.cli.printing import print_facts, print_table
+from gateway.cli.printing import ago, print_facts, print_table
 from gateway.cli.reading import options_of
 from gateway.cli.replaying import purge_all, purge_each, replay_all, retry_each
 from gateway.cli.session import Session, speaks
@@ -42,7 +43,7 @@ def ls(
 ) -> None:
     """Lists dead jobs, the latest first."""
     listing = calls.list_dead(min(limit, 100), target, reason and reason.value)
-    session.list(listing, limit, _print_all)
+    session.list(listing, limit, print_dead)
 
 
 @app.command()
@@ -117,11 +118,19 @@ def _named(job_ids: list[str] | None, every: bool, wanted: DeadFilter) -> bool:
     return bool(job_ids)
 
 
-def _print_all(jobs: list[JobSummary], more: bool) -> None:
-    rows = [(job.job_id, job.target, job.reason and job.reason.value, _error(job.error or {})) for job in jobs]
+def print_dead(jobs: list[JobSummary], more: bool) -> None:
+    """Dead jobs as a table."""
+    now = datetime.now(UTC)
+    rows = [(job.job_id, job.target, _reason(job, now), _error(job.error or {})) for job in jobs]
     print_table(("job", "target", "reason", "error"), rows, whole=1)
     if more:
         print("there are more; --limit shows them")
+
+
+def _reason(job: JobSummary, now: datetime) -> tuple[str, ...]:
+    """Why it died, and how long ago: below each other, since errors take more than a line, too."""
+    died = f"{ago(job.finished_at, now)} ago" if job.finished_at else ""
+    return tuple(filter(None, (job.reason.value if job.reason else "", died)))
 
 
 def _error(error: dict[str, Any]) -> str:

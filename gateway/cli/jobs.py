@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 from typing import Annotated
 
 import msgspec
@@ -11,7 +12,7 @@ import typer
 from gateway.cli.cancelling import UNFINISHED, cancel_all, cancel_each
 from gateway.cli.following import follow_all, follow_job
 from gateway.cli.naming import warn_of_unknown_target
-from gateway.cli.printing import print_facts, print_json, print_table
+from gateway.cli.printing import ago, is_wide, print_facts, print_json, print_table
 from gateway.cli.reading import options_of, read_duration, read_jobs, read_json, read_seconds
 from gateway.cli.session import Session, speaks
 from gateway.cli.submitting import submit_all, submit_one
@@ -104,11 +105,8 @@ def list_(
     wanted = options_of(status=status and status.value, target=target, lane=lane, tag=tag)
 
     def text(found: list[JobSummary], more: bool) -> None:
-        if found:
-            print_jobs(found, more)
-            return
-        print("none")
-        if target is not None:
+        print_jobs(found, more)
+        if not found and target is not None:
             warn_of_unknown_target(target, session.run)
 
     session.list(calls.list_jobs(min(limit, 100), **wanted), limit, text)
@@ -201,16 +199,19 @@ def print_record(record: JobRecord) -> None:
 
 
 def print_jobs(jobs: list[JobSummary], more: bool) -> None:
-    """Jobs as a table."""
-    print_table(("job", "target", "status", "lane", "attempts"), map(_row, jobs), whole=1)
+    """Jobs as a table; in a wide terminal with how long ago they came."""
+    wide, now = is_wide(), datetime.now(UTC)
+    names = ("job", "target", "status", "lane", "attempts", *(("age",) if wide else ()))
+    print_table(names, (_row(job, now if wide else None) for job in jobs), whole=1)
     if more:
         print("there are more; --limit shows them")
 
 
-def _row(job: JobSummary) -> tuple[object, ...]:
-    why = job.reason or job.waiting_on
-    state = (job.status.value, why) if why else job.status.value  # two lines: of 80 columns 9 are left for it
-    return job.job_id, job.target, state, job.lane, f"{job.attempts}/{job.max_attempts}"
+def _row(job: JobSummary, now: datetime | None) -> tuple[object, ...]:
+    """With its age at `now`, if that is given; else what it is and why in two lines, of which each fits 80 columns."""
+    told = tuple(filter(None, (job.status.value, job.reason or job.waiting_on)))
+    facts = job.job_id, job.target, ": ".join(told) if now else told, job.lane, f"{job.attempts}/{job.max_attempts}"
+    return (*facts, ago(job.created_at, now)) if now else facts
 
 
 def _ended(record: dict[str, object]) -> tuple[object, ...]:

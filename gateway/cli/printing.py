@@ -14,8 +14,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
 
+from gateway.durations import roughly
+
 LEAST_WIDTH = 60
 """Of a table: what does not fit would not be shown at all, and a terminal folds longer lines by itself."""
+
+WIDE = 100
+"""Columns of a terminal from which on a table shows more."""
 
 
 def print_bytes(body: bytes) -> None:
@@ -42,8 +47,22 @@ def print_answer(body: bytes) -> None:
 
 
 def print_table(names: Sequence[str], rows: Iterable[Sequence[object]], *, whole: int = 0) -> None:
-    """Prints a table that folds what is too wide, and cuts nothing off."""
-    _console().print(make_table(names, rows, whole=whole))
+    """Prints a table that folds what is too wide, and cuts nothing off; `none` where it would be empty."""
+    table = make_table(names, rows, whole=whole)
+    if table.row_count:
+        _console().print(table)
+    else:
+        print("none")
+
+
+def is_wide() -> bool:
+    """Whether there is room beside what 80 columns hold."""
+    return _console().width >= WIDE
+
+
+def ago(at: datetime | None, now: datetime) -> str:
+    """How long ago, to two digits: `12s`, `3m`, `2d`; empty where nothing was."""
+    return "" if at is None else roughly(max(0, round((now - at).total_seconds())))
 
 
 def make_table(names: Sequence[str], rows: Iterable[Sequence[object]], *, whole: int = 0) -> Table:

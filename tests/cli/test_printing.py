@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
 
+from gateway.cli.dlq import print_dead
 from gateway.cli.jobs import print_jobs, print_record
 from gateway.cli.printing import print_answer, print_table
 from gateway.cli.targets import print_target, print_targets
@@ -116,6 +118,30 @@ def test_delivery_is_shown_with_its_headers_and_its_body(
     assert "headers" not in facts
     assert lines == "x-github-event: push\nx-odd: \\x1b[2J"
     assert body == end
+
+
+def test_list_of_jobs_tells_their_age_where_there_is_room(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    made = datetime.now(UTC) - timedelta(minutes=10, seconds=5)
+    waits = DEAD | {"status": "pending", "reason": None, "waiting_on": "concurrency", "created_at": made.isoformat()}
+    print_jobs([msgspec.convert(waits, JobSummary)], False)
+    shown = capsys.readouterr().out
+    assert "pending: concurrency" in shown
+    assert shown.splitlines()[3].split()[-1] == "10m"
+
+
+def test_dead_jobs_are_listed_with_when_they_died(capsys: pytest.CaptureFixture[str]) -> None:
+    died = datetime.now(UTC) - timedelta(hours=3, minutes=1)
+    print_dead([msgspec.convert(DEAD | {"finished_at": died.isoformat()}, JobSummary)], False)
+    assert "3h ago" in " ".join(capsys.readouterr().out.split())
+
+
+def test_empty_listing_says_that_there_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    for listing in (print_jobs, print_dead, print_deliveries):
+        listing([], False)
+        assert capsys.readouterr().out == "none\n"
 
 
 TARGET: dict[str, object] = {"name": "mail", "executor": "http", "paused": False, "pending": {"default": 28}}
