@@ -56,6 +56,9 @@ def submit(
     idempotency_key: Annotated[str | None, typer.Option(help="A repeat is the first job again.")] = None,
     tag: Annotated[list[str], typer.Option(help="A tag; may be there several times.")] = [],  # noqa: B006 (typer copies it)
     callback_url: Annotated[str | None, typer.Option(help="Where its end is told.")] = None,
+    callback_event: Annotated[
+        list[str], typer.Option(help="Which ends, such as job.dead; may be there several times; left out: all.")
+    ] = [],  # noqa: B006 (as above)
     wait: Annotated[
         str | None, typer.Option(help="Wait so long for its end, such as 30s; exits with 3 unless it succeeds.")
     ] = None,
@@ -66,6 +69,8 @@ def submit(
     if file is not None:
         submit_all(session, list(read_jobs(file)))
         return
+    if callback_event and callback_url is None:
+        raise typer.BadParameter("needs --callback-url", param_hint="--callback-event")
     assert target is not None
     options: JobOptions = options_of(
         lane=lane,
@@ -79,7 +84,7 @@ def submit(
         key=key,
         idempotency_key=idempotency_key,
         tags=tag,
-        callback=callback_url and {"url": callback_url},
+        callback=callback_url and options_of(url=callback_url, events=callback_event),
     )
     submit_one(session, target, read_json(payload), options, wait_s=read_seconds(wait, 0.0))
 

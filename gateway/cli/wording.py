@@ -33,7 +33,8 @@ def _parameter(pointer: str, parameters: Mapping[str, str]) -> str:
         del parts[0]
     if whole := parameters.get("_".join(parts)):
         return whole
-    if len(parts) > 1 and (one := parameters.get(parts[0].removesuffix("s"))):  # an option for each item: `--tag`
+    if len(parts) > 1 and (one := parameters.get("_".join(parts[:-1]).removesuffix("s"))):
+        # an option for each item: `--tag`, `--callback-event`
         return one
     first = parameters.get(parts[0]) if parts else None
     return f"{first}: {'/'.join(parts[1:])}" if first else ""

@@ -14,7 +14,7 @@ def test_job_is_submitted_and_is_as_it_was_written(shell: Shell) -> None:
     made = shell.json(
         *("jobs", "submit", "held", payload, "--lane", "low", "--priority", "7", "--max-attempts", "3"),
         *("--key", "k", "--tag", "a", "--tag", "b", "--expires-in", "86400", "--timeout", "1.5"),
-        *("--callback-url", "https://shop.example/done", "--retry", '{"base": "1s"}'),
+        *("--callback-url", "https://shop.example/done", "--callback-event", "job.dead", "--retry", '{"base": "1s"}'),
     )
     assert made["status"] == "pending"
     done = shell.run("jobs", "get", made["job_id"], "--json")
@@ -47,6 +47,13 @@ def test_listing_is_as_long_as_it_is_asked_to_be(shell: Shell, tmp_path: Path) -
     assert ([job["job_id"] for job in part["jobs"]], part["more"]) == (ids[:2], True)
     for job_id in ids:
         shell.json("jobs", "cancel", job_id)
+
+
+def test_events_of_a_callback_are_checked(shell: Shell) -> None:
+    url = ("--callback-url", "https://shop.example/done")
+    said = shell.refused("jobs", "submit", "held", *url, "--callback-event", "job.done", code=1)
+    assert "--callback-event" in said
+    assert "needs --callback-url" in shell.refused("jobs", "submit", "held", "--callback-event", "job.dead", code=2)
 
 
 def test_many_jobs_are_cancelled_by_id_and_by_what_they_have_in_common(shell: Shell, tmp_path: Path) -> None:
