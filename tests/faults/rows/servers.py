@@ -195,14 +195,15 @@ def lose_replicas(stage: Stage) -> Injected:
 @row("10", "Redis is at maxmemory (noeviction)", on=EVERYWHERE)
 def fill_memory(stage: Stage) -> Injected:
     """New work is refused, what is there goes on to its end, and room alone brings it all back."""
-    injected = Injected("maxmemory below what is used, then above it", 2)
-    if stage.place.topology == "cluster":  # filling three servers keeps each of them busy for about a lease
-        injected.in_flight = BOTH
-    with stage.load(batch=20) as load, contextlib.ExitStack() as stack:
+    injected, headers = Injected("maxmemory below what is used, then above it", 2), {}
+    if stage.place.topology == "cluster":  # filling three servers keeps each of them busy, and may have one replaced
+        injected, headers = survived(stage, injected), REPLICA
+    with stage.load(batch=20, headers=headers) as load, contextlib.ExitStack() as stack:
         clients = [stack.enter_context(server.client()) for server in stage.place.servers()]
-        for client in clients:
+        ballast = [_own_key(stage, client) for client in clients]
+        for client, key in zip(clients, ballast, strict=True):
             _limit_memory(client, 0)
-            client.eval("redis.call('SET', KEYS[1], string.rep('x', 2e7))", 1, _own_key(stage, client))
+            client.eval("redis.call('SET', KEYS[1], string.rep('x', 2e7))", 1, key)
         for _ in range(2):
             stage.await_acks(100)
             refused = load.refused
@@ -214,8 +215,9 @@ def fill_memory(stage: Stage) -> Injected:
                 for client in clients:
                     _limit_memory(client, 5_000_000)
         stage.await_acks(60)
-        for client in clients:
-            client.delete(_own_key(stage, client))
+        for key in ballast:
+            with stage.place.holding(key).client() as client:
+                client.delete(key)
         stage.await_acks(60)
     injected.expect(load.torn == 0, f"{load.torn} requests got no answer")
     return injected

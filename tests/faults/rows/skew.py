@@ -101,3 +101,4 @@ def _want_writer(stage: Stage, version: int) -> None:
         prefix = f"gw:{{default:{partition}}}:"
         with stage.place.holding(prefix).client() as client:
             client.hset(f"{prefix}conf", "min_writer", str(version))
+            client.delete(f"{prefix}gist")  # as who changes conf does
