@@ -6,9 +6,11 @@ import signal
 import time
 from datetime import UTC, datetime, timedelta
 
+from gateway.keys import Keyspace
+from tests.e2e.installation import Process
 from tests.faults.history import STOOD_STILL
-from tests.faults.load import steady
-from tests.faults.rows import EVERYWHERE, Injected, row
+from tests.faults.load import short, steady
+from tests.faults.rows import EVERYWHERE, SENTINEL, STANDALONE, Injected, row
 from tests.faults.stage import Setup, Stage
 from tests.waiting import until_sync
 
@@ -91,6 +93,47 @@ def drain_dispatcher(stage: Stage) -> Injected:
     injected = Injected("SIGTERM under load, 2 s to drain", drains)
     injected.expect(codes == [0] * drains, f"exit codes {codes}")
     return injected
+
+
+@row(
+    "3b",
+    "dispatchers that wait for single jobs are killed, stand still, and are asked to stop",
+    on=(*STANDALONE, *SENTINEL),
+    setup=Setup(slots=2, dispatchers=3, lease="10s", gateway={"drain": "2s"}),
+)
+def strike_waiting(stage: Stage) -> Injected:
+    """A submit hands its job straight to the one that has waited longest, whatever becomes of that one."""
+    strikes, codes = 12, []
+    with stage.load(short, batch=1):
+        for at in range(strikes):
+            seat = at % 3
+            victim = stage.dispatchers[seat]
+            await_standby(stage, victim)
+            stage.pause(0.0, 0.05)
+            if at % 4 == 0:
+                with stage.fault(STOOD_STILL):
+                    victim.signal(signal.SIGSTOP)
+                    stage.pause(0.5, 3.0)
+                    victim.signal(signal.SIGCONT)
+                continue
+            with stage.fault("SIGTERM" if at % 2 else "kill -9"):
+                if at % 2:
+                    codes.append(victim.stop())
+                else:
+                    victim.kill()
+            stage.replace_dispatcher(seat)
+        stage.await_acks(50)
+    kills = strikes // 4
+    injected = Injected("SIGSTOP for 0.5 to 3 s, SIGTERM, kill -9", strikes, in_flight=kills * 2)
+    injected.expect(codes == [0] * len(codes), f"exit codes {codes}")
+    return injected
+
+
+def await_standby(stage: Stage, dispatcher: Process) -> None:
+    """Returns once its next claim is left with the server, for a submit to make."""
+    key = f"{Keyspace('default', 0).prefix}standby:{dispatcher.await_line('dispatcher started')['dispatcher']}"
+    with stage.place.holding(key).client() as client:
+        until_sync(lambda: client.exists(key) == 1, timeout_s=60, every_s=0.001)
 
 
 @row("21", "wall clocks jump", on=EVERYWHERE, setup=Setup(dispatchers=0))

@@ -80,7 +80,7 @@ def kill_server(stage: Stage) -> Injected:
 def puts_off_writes(server: Server) -> bool:
     """Whether an fsync is under way, during which the server answers, and keeps what it would append to itself."""
     with server.client() as client:
-        return bool(client.info("persistence")["aof_pending_bio_fsync"])
+        return bool(client.info("persistence").get("aof_pending_bio_fsync"))
 
 
 def unwritten(stage: Stage, injected: Injected, put_off: Sequence[tuple[int, int]]) -> Injected:
