@@ -10,7 +10,7 @@ import msgspec
 
 from gateway.jobs import Claimed, Settlement, Submission
 from gateway.keys import format_id
-from gateway.store.claimed import parse_claim
+from gateway.store.claimed import parse_claim, parse_handed
 from gateway.store.scripts import Arg
 from gateway.store.submit_call import read_submitted, submit_args
 from gateway.store.worker import claim_ways, read_settled, settle_args
@@ -71,6 +71,8 @@ class Driver:
 
     engine: Engine
     tally: Tally
+    beside: Engine
+    """Another one, for what is to come to the same."""
     model: Model = field(init=False)
     snapshot: Snapshot = field(init=False)
     turns: Turns = field(default_factory=Turns)
@@ -130,7 +132,7 @@ class Driver:
         # it is told what its claim brought, or that it is to claim by itself, and stays among the idle
         told = bool(standby) and len(jobs) <= HANDED_MOST and any(not job.due_us for job in new)
         if standby and told:
-            self._hand_over(standby, snapshot, due, after=len(jobs))
+            self._hand_over(standby, snapshot, due, new, after=len(jobs))
         self._end_step("submit", snapshot, before, told=told)
 
     def _standby(self) -> Claim | None:
@@ -144,21 +146,44 @@ class Driver:
     def _due(self) -> list[str]:
         return [member for member, at in self.snapshot.zset("due").items() if at <= self.model.now_us]
 
-    def _hand_over(self, standby: Claim, snapshot: Snapshot, due: Sequence[str], *, after: int) -> None:
+    def _hand_over(
+        self, standby: Claim, snapshot: Snapshot, due: Sequence[str], new: Container[Job], *, after: int
+    ) -> None:
         """`after`: so many turns have been given before what is due by then gets its own."""
-        jobs: Sequence[Claimed] = ()
+        answer = Answer(None, None, ())
         field = "nonce" if standby.place == 1 else "nonce2"
+        told = self.engine.heard(standby.dispatcher)
         if snapshot.hash(f"dispatcher:{standby.dispatcher}").get(field) == standby.nonce:
             reply, _ = self.engine.run("claim", _args(replace(standby, next_nonce="")))
             jobs = list(parse_claim(reply, partition=0, nonce=standby.nonce)[2])
-        self.tally.handed += len(jobs)
-        self._follow(standby, Answer(None, None, jobs), snapshot, due[: standby.promote_most], after=after)
+            answer = _told(standby, told, jobs) if told else Answer(None, None, jobs)
+        # of jobs that are no longer as they were submitted it is not told
+        if not told and answer.jobs and all(self.model.jobs.get(it.job_id) in new for it in answer.jobs):
+            raise Broken(f"{standby.dispatcher} was not told of {answer.jobs}")
+        if told and not answer.jobs:
+            raise Broken(f"{standby.dispatcher} was told {told!r}, it is to claim by itself")
+        self.tally.handed += len(answer.jobs)
+        self._follow(standby, answer, snapshot, due[: standby.promote_most], after=after)
 
     def settle(self, items: Sequence[Settlement]) -> None:
         def statuses(reply: bytes) -> list[str]:
             return list(read_settled(items, reply))
 
         self._step("settle", settle_args(items), lambda: transitions.settle(self.model, items), statuses)
+
+    def exchange(self, items: Sequence[Settlement], claim: Claim) -> int:
+        """Settles, and then claims: how many jobs that gave. Beside it one script does both, and comes to the same."""
+        self.beside.become(self.engine)
+        (settled, given), there = self.beside.run("exchange", [*settle_args(items), *_args(claim)])
+        self.settle(items)
+        if settled != self.engine.said:
+            raise Broken(f"an exchange answered {settled} to what it settled, it must answer {self.engine.said}")
+        taken = self.claim(claim)
+        if given != self.engine.said:
+            raise Broken(f"an exchange claimed {given}, it must claim {self.engine.said}")
+        if differs := self.snapshot.differs_from(there):
+            raise Broken(f"an exchange leaves other data: {differs}")
+        return taken
 
     def extend(self, name: str, held: Sequence[tuple[str, str]], lease_ms: int, heartbeat_ms: int) -> None:
         args: list[Arg] = [name, lease_ms, heartbeat_ms, msgspec.msgpack.encode(held)]
@@ -377,6 +402,18 @@ def _args(claim: Claim) -> list[Arg]:
         ways,
         claim.ahead_us,
     ]
+
+
+def _told(standby: Claim, told: bytes, jobs: Sequence[Claimed]) -> Answer:
+    """What a dispatcher is told that a submit has claimed for it: these jobs."""
+    word, _, rest = told.partition(b" ")
+    nonce, reply = parse_handed(rest) if word == b"claimed" else ("", ())
+    if nonce != standby.nonce:
+        raise Broken(f"{standby.dispatcher} was told {told!r} of {standby.nonce}")
+    wake_us, more, given = parse_claim(reply, partition=0, nonce=nonce)
+    if list(given) != jobs:
+        raise Broken(f"{standby.dispatcher} was told of {given}, it was given {jobs}")
+    return Answer(wake_us, more, jobs)
 
 
 def _is_repeated(answer: Answer, jobs: Sequence[Job], held_us: int) -> None:

@@ -11,7 +11,7 @@ from redis.exceptions import NoScriptError, ResponseError
 from gateway.keys import Keyspace
 from gateway.store.refusals import is_unknown
 from gateway.store.scripts import Arg, Script, script
-from tests.model.clock import ADVANCE, Change, compiled, virtual
+from tests.model.clock import ADVANCE, EXPIRIES, Change, compiled, virtual
 from tests.model.snapshot import DUMP, Snapshot, parse
 
 _ADVANCE = compiled("advance", "#!lua flags=allow-oom\n" + ADVANCE)
@@ -20,6 +20,21 @@ _CLEAR = compiled(
     """#!lua flags=allow-oom
 local keys = redis.call('KEYS', KEYS[1] .. '*')
 for i = 1, #keys do redis.call('UNLINK', keys[i]) end
+return #keys
+""",
+)
+
+_COPY = compiled(
+    "copy",
+    f"""#!lua flags=allow-oom
+local P, from = KEYS[1], ARGV[1]
+local keys = redis.call('KEYS', from .. '*')
+for i = 1, #keys do redis.call('COPY', keys[i], P .. string.sub(keys[i], #from + 1)) end
+local expiries = redis.call('ZRANGE', from .. '{EXPIRIES}', 0, -1, 'WITHSCORES')
+redis.call('DEL', P .. '{EXPIRIES}')
+for i = 1, #expiries, 2 do
+  redis.call('ZADD', P .. '{EXPIRIES}', expiries[i + 1], P .. string.sub(expiries[i], #from + 1))
+end
 return #keys
 """,
 )
@@ -44,6 +59,8 @@ class Engine:
         self._change = change
         self._scripts: dict[str, Script] = {}
         self.prefix = Keyspace(namespace, 0).prefix
+        self.said: Any = None
+        """The reply to the last call."""
         # what wakes a dispatcher is heard by somebody
         self._hearing = client.pubsub()
         self._hearing.ssubscribe(*[f"{self.prefix}wake:{name}" for name in listening])
@@ -53,7 +70,23 @@ class Engine:
         it = self._scripts.get(name)
         if it is None:
             it = self._scripts[name] = virtual(script(name), self._change)
-        return self._with_dump(it, args)
+        self.said, snapshot = self._with_dump(it, args)
+        return self.said, snapshot
+
+    def heard(self, name: str) -> bytes:
+        """What that dispatcher was told by the last call, which is known to have told it something."""
+        channel, told = f"{self.prefix}wake:{name}".encode(), None
+        self._hearing.ping()
+        while (message := self._hearing.get_message(timeout=5))["type"] != "pong":  # after all that came before it
+            if message["type"] == "smessage" and message["channel"] == channel:
+                told = message["data"]
+        assert isinstance(told, bytes), f"{name} was told nothing"
+        return told
+
+    def become(self, other: Engine) -> None:
+        """Holds what the other one does, and nothing else."""
+        self._eval(_CLEAR, [])
+        self._eval(_COPY, [other.prefix])
 
     def advance(self, now_us: int) -> None:
         """Moves the clock and lets what is past its time expire."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 from types import MappingProxyType
 from typing import ClassVar
@@ -28,19 +28,20 @@ NOBODY = "00000000-0000-7000-8000-000000000000"
 
 
 class Life(RuleBasedStateMachine):
-    """Subclass it with an engine."""
+    """Subclass it with two engines."""
 
     engine: ClassVar[Engine]
+    beside: ClassVar[Engine]
     tally: ClassVar[Tally]
 
     def __init__(self) -> None:
         super().__init__()
-        self.driver = Driver(self.engine, self.tally)
+        self.driver = Driver(self.engine, self.tally, self.beside)
         self.tally.examples += 1
         self.focus: list[str] = []
         self.last_claim: dict[tuple[str, int], Claim] = {}
         self.following: dict[str, tuple[str, int]] = {}
-        self.last_settled: list[Settlement] = []
+        self.last_settled: Sequence[Settlement] = ()
         self.last_submitted: list[Submission] = []
         self.last_cancelled: tuple[str, str] | None = None
         self.last_replayed: tuple[str, int, list[str]] | None = None
@@ -58,6 +59,11 @@ class Life(RuleBasedStateMachine):
     def without_limits(self) -> list[str]:
         """Targets that have none so far."""
         return [name for name in self.focus if name not in self.driver.model.targets]
+
+    @property
+    def never_limited(self) -> list[str]:
+        """Targets that have none, be they of this life so far or not."""
+        return [name for name in ("plain", "other", "late") if name not in self.driver.model.targets]
 
     def any_with(self, *statuses: str) -> list[Job]:
         return self.driver.model.with_status(*statuses)
@@ -176,14 +182,14 @@ class Life(RuleBasedStateMachine):
         if lost:
             self.driver.claim(last)
 
-    @precondition(lambda self: self.without_limits)
+    @precondition(lambda self: self.never_limited)
     @rule(
         order=draws.ORDERS,
         count=st.integers(1, 3),
         name=draws.DISPATCHERS,
         n=draws.CLAIM_SIZES,
         others=st.lists(draws.ORDERS, min_size=1, max_size=3),
-        before=st.sampled_from(("", "due", "waits", "paused")),
+        before=st.sampled_from(("due", "waits", "", "paused", "due")),
         after=st.sampled_from(("", "claim", "repeat")),
     )
     def hand_plain(
@@ -191,8 +197,17 @@ class Life(RuleBasedStateMachine):
     ) -> None:
         """What a submit brings is for a target without limits, as it mostly is; something may have come before it, and
         the dispatcher not have heard of its first claim."""
+        if not self.without_limits:
+            self.focus += self.never_limited[:1]
         target = self.focus.index(self.without_limits[0])
         order = order._replace(target=target, delay_ms=0, idempotency=0)
+        if before == "due":  # what is due is to go before it, and is in no lane yet where it has limits
+            order = order._replace(lane="low", priority=0)
+            others = [each._replace(lane="critical", expires_ms=0) for each in self._limited(others)]
+            name = "d1" if name == "d3" else name  # one that hears of it, and has waited longest
+            for other in ("d1", "d2", "d3"):
+                if other != name:
+                    self._leave(other)
         self._claim(name, 100, suspects=True, lease_ms=5_000)
         self._submit([self._submission(order)])
         if before == "due":
@@ -207,7 +222,9 @@ class Life(RuleBasedStateMachine):
         if before == "due":
             self.driver.advance(700_000)
         if before == "waits":
-            self._submit([self._submission(order._replace(lane="low")) for _ in range(HANDED_MOST + 1)])
+            lanes = ("low", order.lane)
+            many = [order._replace(lane=lanes[at % 2], expires_ms=0) for at in range(HANDED_MOST + 1)]
+            self._submit([self._submission(each) for each in many])
         if before == "paused":
             self.driver.pause_lane(order.lane, True)
         self._submit([self._submission(order) for _ in range(count)])
@@ -217,6 +234,11 @@ class Life(RuleBasedStateMachine):
             self.driver.claim(last)
         if after:
             self._claim(name, n, suspects=True, lease_ms=5_000)
+
+    def _limited(self, orders: list[Order]) -> list[Order]:
+        """Orders for targets with limits, if there are any whose jobs may be for later."""
+        limited = [at for at, name in enumerate(self.focus) if name not in (*self.without_limits, "ordered")]
+        return [order._replace(target=of) for order, of in zip(orders, cycle(limited), strict=False)] or orders
 
     @rule(n=draws.CLAIM_SIZES)
     def claim_more(self, n: int) -> None:
@@ -235,6 +257,31 @@ class Life(RuleBasedStateMachine):
     def settle(self, endings: list[Ending]) -> None:
         running = self.any_with("running")
         self._settle([_settlement(running[it.which % len(running)], it) for it in endings])
+
+    @precondition(lambda self: bool(self.any_with("running")))
+    @rule(
+        endings=st.lists(draws.ENDINGS, min_size=1, max_size=6),
+        name=draws.DISPATCHERS,
+        n=draws.CLAIM_SIZES,
+        policy=draws.POLICIES,
+        stands_by=st.booleans(),
+        lost=st.booleans(),
+    )
+    def exchange(
+        self,
+        endings: list[Ending],
+        name: str,
+        n: int,
+        policy: dict[str, tuple[int, int]],
+        stands_by: bool,
+        lost: bool,
+    ) -> None:
+        """What ends makes room for what is claimed in the same call."""
+        running = self.any_with("running")
+        items = [_settlement(running[it.which % len(running)], it) for it in endings]
+        last = self._claim(name, n, suspects=True, lease_ms=5_000, policy=policy, stands_by=stands_by, settling=items)
+        if lost:
+            self.driver.exchange(items, last)
 
     @precondition(lambda self: bool(self.any_with("running")))
     @rule(ending=draws.ENDINGS)
@@ -340,8 +387,7 @@ class Life(RuleBasedStateMachine):
         """What happens beside the work."""
         driver, jobs = self.driver, self.jobs
         if what == "leave":
-            driver.leave(name)
-            self.last_claim = {place: it for place, it in self.last_claim.items() if place[0] != name}
+            self._leave(name)
         elif what == "look":
             driver.inspect()
         elif what == "forget":
@@ -361,6 +407,10 @@ class Life(RuleBasedStateMachine):
         if self.driver.sound:
             examine(self.driver)
             drain(self.driver)
+
+    def _leave(self, name: str) -> None:
+        self.driver.leave(name)
+        self.last_claim = {place: it for place, it in self.last_claim.items() if place[0] != name}
 
     def _submit(self, jobs: list[Submission]) -> None:
         self.last_submitted = jobs
@@ -388,6 +438,7 @@ class Life(RuleBasedStateMachine):
         policy: Mapping[str, tuple[int, int]] = STRICT,
         stands_by: bool = False,
         ahead_us: int = 0,
+        settling: Sequence[Settlement] = (),
     ) -> Claim:
         promote_most = 2 if name == "d3" else 1_000
         # what may stand by is the next claim in the same place
@@ -401,7 +452,11 @@ class Life(RuleBasedStateMachine):
             name, nonce, n, suspects, lease_ms, HEARTBEAT_MS, promote_most, LANES, policy, place, following, ahead_us
         )
         self.last_claim[name, place] = claim
-        self.driver.claim(claim)
+        if settling:
+            self.last_settled = settling
+            self.driver.exchange(settling, claim)
+        else:
+            self.driver.claim(claim)
         if self.driver.model.dispatchers[name].standby is None:
             self.following.pop(name, None)
         return claim

@@ -353,7 +353,7 @@ MUTATIONS = (
     Mutation(
         "submit: what it has in hand is given though its lane is paused",
         " and lane_by[in_hand[1]]\n",
-        " and true\n",
+        " and rawset(lane_by, in_hand[1], string.sub(in_hand[1], #P + 6))\n",
     ),
     Mutation(
         "submit: what it has in hand and does not give is lost",
@@ -364,6 +364,16 @@ MUTATIONS = (
         "submit: what came out of its hand goes to the front of its lane",
         "found[i], own[i], texts[i] = { list[2 * i], list[2 * i - 1] }",
         "found[i], own[i], texts[i] = { list[2 * i], 0 }",
+    ),
+    Mutation(
+        "exchange: what the settle has changed is not in its lanes before the claim",
+        "  commit()\n  begin_anew()\n",
+        "  begin_anew()\n",
+    ),
+    Mutation(
+        "exchange: what the claim has changed is not in its lanes",
+        "  local given = claim_read()\n  commit()\n",
+        "  local given = claim_read()\n",
     ),
     Mutation(
         "claim: any number of suspects at once",

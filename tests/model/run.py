@@ -40,6 +40,7 @@ def run(
 
     class Seeded(Life):
         engine = Engine(made, NAMESPACE, change, listening=LISTENING)
+        beside = Engine(made, f"{NAMESPACE}-beside", change, listening=LISTENING)
         tally = counted
 
     phases = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)

@@ -57,6 +57,12 @@ class Snapshot:
     def hash(self, name: str) -> dict[str, str]:
         return self.hashes.get(name, {})
 
+    def differs_from(self, other: Snapshot) -> dict[str, tuple[object, object]]:
+        """What is not the same in both, by its name."""
+        mine, others = (each.hashes | each.zsets | each.strings for each in (self, other))
+        names = sorted(name for name in mine.keys() | others.keys() if not name.startswith("test:"))
+        return {name: (mine.get(name), others.get(name)) for name in names if mine.get(name) != others.get(name)}
+
     @property
     def seq(self) -> int:
         return int(self.strings.get("seq", 0))

@@ -218,6 +218,20 @@ async def test_dispatcher_is_woken_to_claim_by_itself_when_a_submit_claims_nothi
         assert await site.take(worker) == [low]
 
 
+async def test_what_a_submit_cannot_give_waits_in_its_lane_when_nothing_is_registered_any_more(site: Site) -> None:
+    worker, redis = site.worker(), site.store.client
+    async with hearing(site, worker) as heard:
+        await stand_by(worker)
+        # without limits no claim is answered
+        await redis.hdel(f"{site.prefix}conf", "epoch")
+        await redis.delete(f"{site.prefix}gist")
+        ids = await site.put(2)
+        await heard.woken.get()
+        assert {await site.status(job_id) for job_id in ids} == {"pending"}
+        await site.store.register()
+        assert await site.take(worker) == ids
+
+
 async def test_nothing_stands_by_for_longer_than_half_a_heartbeat(site: Site) -> None:
     worker = site.worker()
     worker.heartbeat_ms = 400
