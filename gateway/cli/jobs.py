@@ -10,6 +10,7 @@ import msgspec
 import typer
 
 from gateway.cli.cancelling import UNFINISHED, cancel_all, cancel_each
+from gateway.cli.counting import count_all
 from gateway.cli.following import follow_all, follow_job
 from gateway.cli.naming import warn_of_unknown_target
 from gateway.cli.printing import ago, is_wide, print_facts, print_json, print_table
@@ -33,6 +34,7 @@ Timeout = Annotated[str | None, typer.Option(help='How long at most, such as "30
 Most = Annotated[int, typer.Option("--limit", min=1, help="How many at most.")]
 Lane = Annotated[str | None, typer.Option(help="Of this lane only.")]
 Target = Annotated[str | None, typer.Option(help="Of this target only.")]
+Tag = Annotated[str | None, typer.Option(help="With this tag only.")]
 
 _DATA = ("payload", "result")
 
@@ -103,7 +105,7 @@ def list_(
     status: Annotated[Status | None, typer.Option(help="Of this status only.")] = None,
     target: Target = None,
     lane: Lane = None,
-    tag: Annotated[str | None, typer.Option(help="With this tag only.")] = None,
+    tag: Tag = None,
     limit: Most = 50,
 ) -> None:
     """Lists jobs: running ones first, then those that wait in the order in which they run, then the rest."""
@@ -119,6 +121,17 @@ def list_(
 
 @app.command()
 @speaks
+def count(session: Session, target: Target = None, lane: Lane = None, tag: Tag = None) -> None:
+    """Counts jobs by status, those of one batch by their tag; what starts or ends meanwhile may be missed."""
+    counts = count_all(session, options_of(target=target, lane=lane, tag=tag))
+    if session.as_json:
+        print_json(counts)
+    else:
+        print_table(("status", "jobs"), counts.items())
+
+
+@app.command()
+@speaks
 def cancel(
     session: Session,
     job_ids: Annotated[
@@ -127,7 +140,7 @@ def cancel(
     every: Annotated[bool, typer.Option("--all", help="Every job that is not over.")] = False,
     target: Target = None,
     lane: Lane = None,
-    tag: Annotated[str | None, typer.Option(help="With this tag only.")] = None,
+    tag: Tag = None,
     status: Annotated[Status | None, typer.Option(help="Of this status only, such as pending.")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:

@@ -66,6 +66,9 @@ def test_many_jobs_are_cancelled_by_id_and_by_what_they_have_in_common(shell: Sh
     assert "Cancel these jobs?" in shell.run("jobs", "cancel", "--tag", tag).stderr
     assert shell.json("jobs", "cancel", "--tag", tag, "--status", "pending", "--yes") == {"cancelled": 3, "asked": 0}
     assert shell.json("jobs", "get", later)["status"] == "scheduled"
+    assert shell.json("jobs", "count", "--tag", tag) == {"scheduled": 1, "cancelled": 5}
+    assert shell.text("jobs", "count", "--tag", tag).split()[-4:] == ["scheduled", "1", "cancelled", "5"]
+    assert shell.json("jobs", "count", "--tag", tag, "--target", "none") == {}
     assert shell.text("jobs", "cancel", "--tag", tag, "--target", "held", "--yes") == "1 cancelled\n"
     assert {each["status"] for each in shell.json("jobs", "list", "--tag", tag)["jobs"]} == {"cancelled"}
 
