@@ -16,7 +16,7 @@ from gateway.jobs import Claimed, Settlement, Submission
 from gateway.keys import JobIds
 from gateway.store import ClaimRequest, Exchange, Store, Worker
 from gateway.store.scripts import script
-from tests.dispatch.running import dispatching, settings_for
+from tests.dispatch.running import client_of, dispatching, settings_for
 from tests.dispatch.tasks import Stage
 from tests.proxy import Proxy, load_scripts
 from tests.servers import Server
@@ -215,9 +215,11 @@ async def test_jobs_run_once_when_replies_to_calls_beside_each_other_are_lost(
     count = 2000
     async with (
         Proxy(valkey_server) as proxy,
+        # of its own, since the dispatcher's connection goes with each reply that is lost
+        client_of(settings_for(tmp_path, valkey_server.url, namespace)) as client,
         dispatching(settings_for(tmp_path, proxy.url, namespace, slots=20)) as running,
     ):
-        store = running.client.store
+        store = client.store
         await load_scripts(store, "claim", "settle", "exchange", "submit")
         await running.client.ended(await running.client.submit("echo"))
         proxy.delay_s = 0.002  # so that the next call leaves meanwhile

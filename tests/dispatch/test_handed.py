@@ -9,7 +9,7 @@ from time import perf_counter
 
 import pytest
 
-from gateway.dispatch import dispatcher
+from gateway.dispatch import dispatcher, looks
 from gateway.dispatch.dispatcher import Dispatcher
 from gateway.store.scripts import script
 from tests.dispatch.running import Dispatching, client_of, dispatching, settings_for
@@ -86,9 +86,11 @@ async def test_job_goes_back_unspent_when_its_dispatcher_stops_before_it_heard_o
     valkey_server: Server, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = settings_for(tmp_path, valkey_server.url, namespace)
+    # the next claim from here would bring the job, and may be heard of before the message
+    monkeypatch.setattr(looks, "POLL_S", (600.0, 600.0))
     async with client_of(settings) as client:
         async with dispatching(settings) as running:
-            # the message is lost, and before its next poll the dispatcher is to stop
+            # the message is lost, and the dispatcher is to stop
             monkeypatch.setattr(Dispatcher, "_handed", lambda self, partition, what: running.stop.ask())
             await standing_by(running)
             job_id = await running.client.submit("echo")
