@@ -79,11 +79,6 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """Whether we hold only the public half of the key."""
         return self.algorithm in ("ed25519", "ecdsa-p256", "rsa-sha256")
 
-    @property
-    def timed(self) -> bool:
-        """Whether a time is signed."""
-        return bool(self.timestamp_header or self.timestamp_prefix or self.timestamp_field)
-
 
 def check_names(scheme: msgspec.Struct, fields: tuple[str, ...], *, required: str = "") -> None:
     """Raises ValueError for a field that is no header name; only `required` may not be empty."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeVar, cast
+from typing import cast
 
 import msgspec
 
@@ -12,8 +12,6 @@ from gateway.errors import NotFound, StoreError
 from gateway.jobs import Callback
 from gateway.store.refusals import answered
 from gateway.store.store import Store
-
-T = TypeVar("T")
 
 MOST = 10_000
 """Keys of one installation, so that a client in a loop cannot fill Redis with them."""

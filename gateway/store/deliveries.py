@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -15,7 +15,6 @@ from gateway.store.refusals import answered
 from gateway.store.scripts import Arg, run
 from gateway.store.store import Store
 
-T = TypeVar("T")
 List = Literal["deliveries", "rejections"]
 """Rejections have what else is listed apart with them."""
 

@@ -10,7 +10,7 @@ import math
 import re
 import secrets
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -22,7 +22,6 @@ from gateway.store.refusals import answered
 from gateway.store.scripts import Arg, run
 from gateway.store.store import Store
 
-T = TypeVar("T")
 State = Literal["running", "done", "stopped"]
 
 MOST = 16

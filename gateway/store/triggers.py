@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import msgspec
 
 from gateway.errors import NotFound, StoreError, WrongState
 from gateway.store.refusals import answered
 from gateway.store.store import Store
-
-T = TypeVar("T")
 
 MOST = 1000
 """Triggers of one installation, so that a client in a loop cannot fill Redis with them."""
