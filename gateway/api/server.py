@@ -35,7 +35,7 @@ from gateway.settings import Settings, load
 from gateway.settings.environment import REDIS_URL, full_name
 from gateway.store import Store
 from gateway.store.apikeys import any_key
-from gateway.supervisor import die_with_parent, stop_signals
+from gateway.supervisor import SUPERVISOR_PID, die_with_parent, stop_signals
 
 KEEP_ALIVE_S = 75
 GRACE_S = 10
@@ -43,9 +43,6 @@ FORCED_STOP_S = 0.5
 BACKLOG = 2048
 
 _WORKER_APP = "gateway.api.server:worker_app"
-_MANAGER_PID = "GATEWAY_SUPERVISOR_PID"
-"""Tells a worker whose it is; the name that our supervisor uses too, so that settings let it pass."""
-
 WORKERS_FOLDER = "GATEWAY_WORKERS_FOLDER"
 """Where workers tell one another what they count; set by their manager."""
 
@@ -97,7 +94,7 @@ def app_from_environment() -> Starlette:
 def worker_app() -> Starlette:
     """The application in a worker process of `serve`, which ends when its parent does."""
     # by its pid, since a manager that is dead already is nobody's parent any more
-    die_with_parent(int(os.environ[_MANAGER_PID]), death_signal=signal.SIGTERM)
+    die_with_parent(int(os.environ[SUPERVISOR_PID]), death_signal=signal.SIGTERM)
     with ended_by_signals():
         settings = load(os.environ, Path.cwd())
         configure_logging(settings.gateway)
@@ -200,7 +197,7 @@ def _serve_many(settings: Settings, listener: socket.socket, workers: int) -> in
     os.environ[full_name("gateway", "host")] = settings.gateway.host
     os.environ[full_name("gateway", "port")] = str(settings.gateway.port)
     os.environ[REDIS_URL] = settings.redis_url.reveal()
-    os.environ[_MANAGER_PID] = str(os.getpid())
+    os.environ[SUPERVISOR_PID] = str(os.getpid())
     config = uvicorn_config(_WORKER_APP, factory=True, workers=workers)
     manager = Workers(config, [listener])
     with tempfile.TemporaryDirectory(prefix="gateway-workers-") as folder:
