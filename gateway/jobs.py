@@ -55,6 +55,9 @@ CallbackEvent = Literal["job.succeeded", "job.dead", "job.cancelled", "job.retry
 ENDINGS: tuple[CallbackEvent, ...] = ("job.succeeded", "job.dead", "job.cancelled")
 """What a callback tells of that does not say it."""
 
+NULL = msgspec.Raw(b"null")
+"""A payload, or a result, of which nothing was said."""
+
 
 class Callback(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Where and of what a client wants to be told; no `secret` means an Ed25519 (`v1a`) signature, no `retry` the

@@ -20,11 +20,10 @@ from gateway.completion import read_completion_token
 from gateway.durations import Duration
 from gateway.errors import Fault, InvalidRequest, StoreError
 from gateway.events import EventType, JobEvent
-from gateway.jobs import Outcome, Record, Settlement
+from gateway.jobs import NULL, Outcome, Record, Settlement
 from gateway.results import encode_error, encode_progress, encode_result, error_type, verbatim
 from gateway.signers import signing_keys
 from gateway.store.completion import heartbeat, settle_elsewhere
-from gateway.submission.body import NULL
 
 HEADER = b"gateway-token"
 LINES = {

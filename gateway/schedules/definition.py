@@ -10,12 +10,11 @@ import msgspec
 from msgspec import Meta
 
 from gateway.durations import Duration
-from gateway.jobs import Callback
+from gateway.jobs import NULL, Callback
 
 Overlap = Literal["allow", "forbid", "replace"]
 Source = Literal["file", "api"]
 
-NULL = msgspec.Raw(b"null")
 MAX_JITTER_S = 86400.0
 MAX_PAYLOAD = 65536
 MAX_CATCH_UP = 1000

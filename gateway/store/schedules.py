@@ -10,9 +10,9 @@ from typing import Any, Literal, cast
 import msgspec
 
 from gateway.errors import NotFound, StoreError, WrongState
+from gateway.jobs import NULL
 from gateway.keys import hashed_partition
 from gateway.schedules import Schedule, Slot, first_slot
-from gateway.schedules.definition import NULL
 from gateway.store.scripts import Arg, run
 from gateway.store.store import Store
 

@@ -10,15 +10,12 @@ from msgspec import Meta
 
 from gateway.backoff import Attempts, RetryOverride
 from gateway.durations import Duration
-from gateway.jobs import Callback
+from gateway.jobs import NULL, Callback
 
 Instant = Annotated[datetime, Meta(tz=True)] | int | float
 """RFC 3339 with an offset, or Unix seconds, as older clients send them."""
 
-
-NULL = msgspec.Raw(b"null")
-
-__all__ = ["NULL", "Attempts", "Instant", "RetryOverride", "SubmitBody"]
+__all__ = ["Attempts", "Instant", "RetryOverride", "SubmitBody"]
 
 
 class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -6,9 +6,9 @@ import hashlib
 
 import msgspec
 
-from gateway.jobs import Idempotency
+from gateway.jobs import NULL, Idempotency
 from gateway.keys import idempotency_hash
-from gateway.submission.body import NULL, SubmitBody
+from gateway.submission.body import SubmitBody
 
 _encoder = msgspec.json.Encoder(enc_hook=float)
 

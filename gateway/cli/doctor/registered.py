@@ -9,9 +9,9 @@ import msgspec
 
 from gateway.cli.doctor.finding import Finding, Patient
 from gateway.errors import ConfigError
+from gateway.jobs import NULL
 from gateway.registry import Registry
 from gateway.schedules import Schedule
-from gateway.schedules.definition import NULL
 from gateway.settings import Settings
 from gateway.store import Store
 from gateway.store.schedules import every_schedule
