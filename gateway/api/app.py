@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 import gateway as package
 from gateway.api.auth import Authoriser
 from gateway.api.bodies import Arriving
-from gateway.api.call import LOCAL_URL, Call, Gateway
+from gateway.api.call import Call, Gateway
 from gateway.api.endpoint import Endpoint
 from gateway.api.front import Front
 from gateway.api.gate import StoreGate
@@ -99,7 +99,7 @@ def create_app(
         ),
         workers=Workers(own_metrics, workers_folder),
         clock=clock,
-        public_base=(settings.gateway.public_url or LOCAL_URL).rstrip("/"),
+        base_url=settings.gateway.base_url,
     )
 
     @contextlib.asynccontextmanager

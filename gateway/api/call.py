@@ -36,9 +36,6 @@ from gateway.vitals import Vitals
 
 T = TypeVar("T")
 
-LOCAL_URL = "http://localhost"
-"""Where requests come in, as long as nobody says where that is."""
-
 STORE_S = 1.7
 """What all of a request's calls to the store may take together: the client has its 503 within 2 s."""
 
@@ -69,8 +66,8 @@ class Gateway:
     tracing: Tracing | None
     workers: Workers
     clock: Callable[[], float]
-    public_base: str
-    """What the path of a request comes behind, as its sender sees it."""
+    base_url: str
+    """`base_url` of the settings, made once."""
 
 
 class Call(msgspec.Struct):

@@ -68,7 +68,7 @@ def begin(call: Call, body: bytes) -> Begun | None:
 def _arrival(call: Call, trigger: Trigger, body: bytes) -> Arrival:
     scope, headers = call.scope, call.headers
     path, query = scope.get("raw_path") or scope["path"].encode(), scope["query_string"]
-    url = call.gateway.public_base + (path + b"?" + query if query else path).decode("latin-1")
+    url = call.gateway.base_url + (path + b"?" + query if query else path).decode("latin-1")
     request = WebhookRequest.arrived(scope["method"], url, body, headers.pairs, headers.named)
     return Arrival(call, trigger, request, call.gateway.clock())
 

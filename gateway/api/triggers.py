@@ -119,8 +119,7 @@ async def replay(call: Call) -> Reply:
         raise WrongState(_NOT_REPLAYED[summary.verdict].format(summary.replay_of))
     if not facts.has_body:
         raise WrongState("its body was not kept (deliveries.bodies, or it was too long), so it cannot be replayed")
-    base = call.gateway.public_base
-    request = WebhookRequest(summary.method, base + summary.path, tuple(facts.headers), body)
+    request = WebhookRequest(summary.method, call.gateway.base_url + summary.path, tuple(facts.headers), body)
     now_s = call.gateway.clock()
     noted = Noted(request, int(now_s * 1000), "replayed", _delivery(facts), replay_of=delivery_id)
     try:

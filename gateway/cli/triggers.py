@@ -29,9 +29,6 @@ from gateway.verifier import Verifier, WebhookRequest
 SEND_S = 65.0
 """Longer than an answer with a job's result may take."""
 
-LOCAL_URL = "http://localhost"
-"""What a gateway without `public_url` takes for its own URL."""
-
 app = typer.Typer(
     help="Lists, shows and registers triggers, and sends one a delivery.", add_completion=False, no_args_is_help=True
 )
@@ -118,13 +115,12 @@ def send_delivery(
     """Signs a body as the provider would, sends it to the gateway, and prints the answer."""
     settings = load_settings(secrets_required=False)
     trigger = _find(settings, name)
-    own = settings.gateway
     body = file.read_bytes()
     given = tuple(_header(text) for text in header or ())
     if not any(key == "content-type" for key, _ in given):
         kind = "application/x-www-form-urlencoded" if looks_like_form(body) else "application/json"
         given = (("content-type", kind), *given)
-    url = f"{(own.public_url or LOCAL_URL).rstrip('/')}/hooks/{name}"
+    url = f"{settings.gateway.base_url}/hooks/{name}"
     signed = trigger.verifier.sign(WebhookRequest("POST", url, given, body), time.time(), event=event)
     if signed is None:
         raise ConfigError(f"trigger {name}", _unsigned(trigger.verifier))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+from gateway.apikeys import admin_key
 from gateway.durations import Duration, parse_duration
 from gateway.egress.addresses import parse_allow
 from gateway.keys import NAME
@@ -54,6 +55,13 @@ def check_host(field: str, text: str) -> None:
         text.encode("idna")
     except UnicodeError as exc:
         raise FieldFault(field, f"not an address; {mend}") from exc
+
+
+def check_api_key(field: str, key: Secret) -> None:
+    try:
+        admin_key(key.reveal())
+    except ValueError as exc:
+        raise FieldFault(field, str(exc)) from exc
 
 
 def check_public_url(text: str) -> None:

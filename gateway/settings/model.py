@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -19,6 +18,7 @@ from gateway.settings.checks import (
     FieldFault,
     between,
     check_allowed,
+    check_api_key,
     check_host,
     check_name,
     check_networks,
@@ -28,8 +28,8 @@ from gateway.settings.checks import (
 from gateway.settings.secrets import SecretSource
 from gateway.settings.tables import ScheduleSettings, TargetSettings, TriggerSettings
 
-API_KEY = re.compile(r"gwk_[A-Za-z0-9]{1,64}_[A-Za-z0-9_\-]{16,256}\Z", re.ASCII)
 _MIB = 1024 * 1024
+LOCAL_URL = "http://localhost"
 WEIGHTS = {"critical": 70, "default": 20, "low": 10}
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
@@ -71,6 +71,11 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @property
+    def base_url(self) -> str:
+        """What the path of a request comes behind, as its sender sees it; a local one until somebody says which."""
+        return (self.public_url or LOCAL_URL).rstrip("/")
+
+    @property
     def logs_transitions(self) -> bool:
         """Does the log level let the lines of jobs through?"""
         return self.log_level in ("debug", "info")
@@ -89,8 +94,8 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         check_host("host", self.host)
         if self.public_url is not None:
             check_public_url(self.public_url)
-        if self.api_key is not None and API_KEY.match(self.api_key.reveal()) is None:
-            raise FieldFault("api_key", "not an API key; write gwk_<id>_<secret>, the secret 16 characters or more")
+        if self.api_key is not None:
+            check_api_key("api_key", self.api_key)
         if self.signing_key is not None:
             check_signing_key("signing_key", self.signing_key)
         for at, key in enumerate(self.previous_signing_keys):
