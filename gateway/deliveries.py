@@ -21,7 +21,6 @@ out, and without its body."""
 MAX_BODY = 256 * 1024
 """A longer body is not kept: a hundred of them would be what Redis has room for."""
 
-
 MAX_TEXT = 1024
 """Characters of an event's type, or of a reason."""
 

@@ -23,7 +23,6 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}\Z", re.ASCII)
 
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z", re.ASCII)
 
-
 NOISE_DIGITS = 17
 VARIANTS = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 """What the variant's digit is, by a digit of noise."""

@@ -23,7 +23,6 @@ log = structlog.get_logger(__name__)
 POLL_S = (0.4, 0.8)
 """Between these, at random: how soon a change is seen here; 2 s are promised."""
 
-
 _LOST = (
     "its jobs, API keys and whatever was registered over the API are gone; limits and schedules of the configuration "
     "are registered again"

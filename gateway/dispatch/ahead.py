@@ -22,7 +22,6 @@ AHEAD_US = 7000
 _TURNED_S = 0.001
 """A timer has whole milliseconds, and may run one early: what is left then the loop turns off."""
 
-
 _KNOWN_S = 10.0
 """So long what one answer told of the server's clock counts: those of two machines that are kept right part by some
 10 us meanwhile."""

@@ -31,7 +31,6 @@ Over = tuple["Running", Settlement | None]
 SWEEP_S = 0.05
 """How often deadlines are looked at: a timer for each attempt would cost more than a short job itself."""
 
-
 MOST_CANCELS = 3
 """After so many, with twice as long between them each time, an attempt that does not end is left behind."""
 

@@ -23,7 +23,6 @@ KEEPALIVE_S = 4.0
 
 DNS_CACHE_S = 5
 
-
 MAX_ANSWERS = 16
 """Answers to one request, the interim ones (1xx) counted: aiohttp queues them without a bound."""
 
