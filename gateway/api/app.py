@@ -27,9 +27,9 @@ from gateway.api.metrics import ApiMetrics
 from gateway.api.openapi import describe_api
 from gateway.api.operations import OPERATIONS, Operation
 from gateway.api.problems import problem_reply
-from gateway.api.protocol import ON_DRAIN
 from gateway.api.rejections import Rejections
 from gateway.api.reply import Reply, json_reply, send_reply
+from gateway.api.scope import ON_DRAIN
 from gateway.api.sources import Meters, Triggers
 from gateway.api.workers import Workers
 from gateway.egress.addresses import parse_allow

@@ -25,9 +25,6 @@ SMALL_BYTES = 64 * 1024
 
 RETRY_AFTER_S = 5
 
-WHOLE = "gateway.whole"
-"""In a request's scope, and true: all of its body is there, so that reading it waits for nothing."""
-
 
 class ClientGone(Exception):
     """The client closed the connection before its request was whole; nobody waits for an answer."""

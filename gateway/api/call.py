@@ -12,12 +12,13 @@ from starlette.types import Receive
 from starlette.types import Scope as AsgiScope
 
 from gateway.api.auth import ANYONE, Authoriser, Client
-from gateway.api.bodies import WHOLE, Arriving, BodyLimits, read_body
+from gateway.api.bodies import Arriving, BodyLimits, read_body
 from gateway.api.gate import StoreGate, in_time
 from gateway.api.headers import Headers
 from gateway.api.journal import Journal
 from gateway.api.metrics import ApiMetrics
 from gateway.api.rejections import Rejections
+from gateway.api.scope import WHOLE
 from gateway.api.sources import Meters, Triggers
 from gateway.api.traces import RequestTrace
 from gateway.api.workers import Workers

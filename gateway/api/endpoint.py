@@ -12,12 +12,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gateway.api.begun import Asked, Begun, carry_on, is_one_call
 from gateway.api.bodies import ClientGone, close_slowly
 from gateway.api.call import Call, Gateway
-from gateway.api.headers import NAMED, Headers
+from gateway.api.headers import Headers
 from gateway.api.operations import ANY_METHOD, DELIVERY_METHODS, Operation
 from gateway.api.problems import NOT_DELIVERED, UNAVAILABLE, UNEXPECTED, Refused, problem_reply
-from gateway.api.protocol import ANSWER
 from gateway.api.query import Query
 from gateway.api.reply import NO_CONTENT, Reply, Stream, send_reply
+from gateway.api.scope import ANSWER, NAMED
 from gateway.api.traces import RequestTrace
 from gateway.errors import RequestError, StoreError, StoreFull
 from gateway.jobs import Submitted

@@ -7,12 +7,10 @@ from itertools import chain
 from starlette.types import Scope
 
 from gateway.api.problems import Refused
+from gateway.api.scope import HEAD_MOST
 
 MAX_TARGET = 8192
 """Bytes of path and query."""
-
-HEAD_MOST = "gateway.head_most"
-"""In a request's scope: how many bytes its headers can have at most; None where nobody knows without counting."""
 
 
 class HeadGuard:

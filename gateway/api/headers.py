@@ -8,9 +8,6 @@ import msgspec
 
 from gateway.api.problems import Refused
 
-NAMED = "gateway.named"
-"""In a request's scope: its headers by name, the last value of each."""
-
 
 class Headers(msgspec.Struct, frozen=True):
     """Names in lower case, with their values in the order in which they came; `named` has the last value of each."""

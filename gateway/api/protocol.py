@@ -19,6 +19,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 from gateway.api.exchange import Exchange
 from gateway.api.outlet import Discard, Outlet, Unread
 from gateway.api.problems import PROBLEM, problem
+from gateway.api.scope import ABORT, ANSWER, EOF, ON_DRAIN
 from gateway.api.wire import Unfit, WireProtocol
 
 MAX_HEAD_BYTES = 2 * 1024 * 1024
@@ -27,24 +28,6 @@ MAX_HEAD_BYTES = 2 * 1024 * 1024
 HEAD_TIMEOUT_S = 10.0
 MAX_PIPELINED = 32
 """Requests that a connection may send ahead of their answers; uvicorn would queue any number."""
-
-ON_DRAIN = "on_drain"
-"""What an application's lifespan state may hold: called when the server begins to stop, before it waits for requests
-under way."""
-
-
-ABORT = "gateway.abort"
-"""In a request's scope: drops its connection at once, with what is still to be sent."""
-
-
-ANSWER = "gateway.answer"
-"""In a request's scope: called with a status, a content type and a body, sends the whole answer in one write, where
-uvicorn makes two, which cost more than all else that is done to answer. False if it has to be sent uvicorn's way."""
-
-
-EOF = "gateway.eof"
-"""In a request's scope, and true: its client sends nothing more. It may be gone, or wait for its answer; only writing
-to it tells."""
 
 
 class Take(Protocol):

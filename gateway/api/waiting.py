@@ -9,7 +9,7 @@ from starlette.types import Receive, Scope
 
 from gateway.api.bodies import ClientGone
 from gateway.api.call import STORE_S, Call
-from gateway.api.protocol import EOF
+from gateway.api.scope import EOF
 from gateway.errors import NotFound, StoreError
 from gateway.jobs import Record
 

@@ -12,10 +12,8 @@ from uvicorn._types import HTTPScope
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from gateway.api.bodies import WHOLE
 from gateway.api.exchange import Exchange
-from gateway.api.guards import HEAD_MOST
-from gateway.api.headers import NAMED
+from gateway.api.scope import HEAD_MOST, NAMED, WHOLE
 
 _FRAMING = (b"content-length", b"transfer-encoding")
 

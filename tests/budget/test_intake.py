@@ -13,9 +13,8 @@ import pytest
 from starlette.types import ASGIApp, Message, Scope
 
 from gateway.api import create_app
-from gateway.api.bodies import WHOLE
 from gateway.api.front import Front
-from gateway.api.protocol import ANSWER
+from gateway.api.scope import ANSWER, WHOLE
 from gateway.api.server import open_store
 from gateway.registry import Registry
 from tests.api.running import settings_for
