@@ -31,7 +31,7 @@ from gateway.api.rejections import Rejections
 from gateway.api.reply import Reply, json_reply, send_reply
 from gateway.api.scope import ON_DRAIN
 from gateway.api.sources import Meters, Triggers
-from gateway.api.workers import Workers
+from gateway.api.totals import Totals
 from gateway.egress.addresses import parse_allow
 from gateway.egress.late import LateClient
 from gateway.errors import NotFound, StoreError, StoreMismatch
@@ -97,7 +97,7 @@ def create_app(
         tracing=open_tracing(
             settings.otel, role="gateway", version=package.__version__, outside=settings.gateway.traces_from_outside
         ),
-        workers=Workers(own_metrics, workers_folder),
+        totals=Totals(own_metrics, workers_folder),
         clock=clock,
         base_url=settings.gateway.base_url,
     )
@@ -127,7 +127,7 @@ def create_app(
 async def _running(gateway: Gateway) -> AsyncIterator[None]:
     """What runs beside the requests: the way to Redis, and the loop's lag."""
     gateway.metrics.streams.set_function(lambda: gateway.events.followers)
-    running = (gateway.lag, gateway.registrations, gateway.workers)
+    running = (gateway.lag, gateway.registrations, gateway.totals)
     tasks = [asyncio.create_task(each.run()) for each in running]
     try:
         try:

@@ -20,8 +20,8 @@ from gateway.api.metrics import ApiMetrics
 from gateway.api.rejections import Rejections
 from gateway.api.scope import WHOLE
 from gateway.api.sources import Meters, Triggers
+from gateway.api.totals import Totals
 from gateway.api.traces import RequestTrace
-from gateway.api.workers import Workers
 from gateway.executor import HttpClient
 from gateway.lag import LoopLag
 from gateway.registrations import Registrations
@@ -65,7 +65,7 @@ class Gateway:
     vitals: Vitals
     transitions: Transitions
     tracing: Tracing | None
-    workers: Workers
+    totals: Totals
     clock: Callable[[], float]
     base_url: str
     """`base_url` of the settings, made once."""

@@ -23,4 +23,4 @@ async def scrape(call: Call) -> Reply:
         figures, status = b"", 503
     gateway.vitals.scraped(redis_up=status == 200)
     headers = () if status == 200 else ((b"retry-after", b"1"),)
-    return Reply(status, figures + gateway.workers.render(), CONTENT_TYPE_PLAIN_0_0_4.encode(), headers=headers)
+    return Reply(status, figures + gateway.totals.render(), CONTENT_TYPE_PLAIN_0_0_4.encode(), headers=headers)

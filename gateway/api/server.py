@@ -25,7 +25,7 @@ from gateway.api.app import create_app
 from gateway.api.auth import is_loopback
 from gateway.api.gate import StoreGate
 from gateway.api.protocol import GuardedProtocol
-from gateway.api.worker import WORKER_SILENT_S, Workers, ended_by_signals
+from gateway.api.workers import WORKER_SILENT_S, Workers, ended_by_signals
 from gateway.collector import calm_collector
 from gateway.errors import ConfigError, StoreUnavailable
 from gateway.logs import configure_logging
