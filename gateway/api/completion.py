@@ -12,9 +12,9 @@ import structlog
 from msgspec import Meta
 
 from gateway.api.call import Call
+from gateway.api.json_bodies import optional_body
 from gateway.api.problems import Refused
 from gateway.api.records import timestamp
-from gateway.api.replays import optional_body
 from gateway.api.reply import Reply, json_reply
 from gateway.completion import read_completion_token
 from gateway.durations import Duration

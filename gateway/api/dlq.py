@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gateway.api.bodies import check_json
 from gateway.api.call import Call
+from gateway.api.json_bodies import optional_body
 from gateway.api.query import Query
 from gateway.api.records import render_page, render_record, render_summary
-from gateway.api.replays import ReplayOverrides, RetryBody, decode_checked
+from gateway.api.replays import ReplayOverrides, RetryBody
 from gateway.api.reply import Reply, json_reply
 from gateway.errors import NotFound
 from gateway.jobs import Reason, Record, Status
@@ -44,14 +44,8 @@ async def retry(call: Call) -> Reply:
     """The record of the job, which is pending again, with its payload for keys that may read it; WrongState if it was
     not dead. The body may be left out."""
     store, job_id = call.gateway.store, call.path_value("job_id")
-    text = await call.body()
-    max_attempts = 0
-    if text.strip():
-        check_json(call.headers)
-        body, faults = decode_checked(text, RetryBody)
-        faults.raise_any()
-        max_attempts = (body.overrides or ReplayOverrides()).max_attempts or 0
-    await call.in_time(lambda: store.replay(job_id, max_attempts=max_attempts))
+    overrides = (await optional_body(call, RetryBody)).overrides or ReplayOverrides()
+    await call.in_time(lambda: store.replay(job_id, max_attempts=overrides.max_attempts or 0))
     found = await call.in_time(lambda: store.find(job_id))
     call.gateway.transitions.one("job replayed", job_id=job_id, target=found.record.target, lane=found.record.lane)
     if call.trace is not None:

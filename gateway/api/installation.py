@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from gateway.api.call import Call
-from gateway.api.replays import optional_body
+from gateway.api.json_bodies import optional_body
 from gateway.api.reply import Reply, json_reply
 from gateway.durations import Duration
 from gateway.errors import WrongState

@@ -7,15 +7,14 @@ from typing import Any
 import msgspec
 
 from gateway.api.auth import ANYONE
-from gateway.api.bodies import check_json
 from gateway.api.call import Call
+from gateway.api.json_bodies import json_text
 from gateway.api.records import timestamp
 from gateway.api.reply import Reply, json_reply
 from gateway.apikeys import ApiKey, Scope
 from gateway.errors import InvalidRequest, WrongState
 from gateway.jobs import Callback
 from gateway.store.apikeys import any_key, create_key, delete_key, list_keys
-from gateway.submission import check_text
 from gateway.submission.checks import check_callback
 from gateway.submission.decoding import decode_whole
 from gateway.submission.faults import Faults
@@ -37,10 +36,7 @@ async def list_all(call: Call) -> Reply:
 
 async def create(call: Call) -> Reply:
     """201 with the key's text, which cannot be had again; WrongState where it would lock its own maker out."""
-    check_json(call.headers)
-    text = await call.body()
-    check_text(text)
-    wanted = decode_whole(text, NewKey)
+    wanted = decode_whole(await json_text(call), NewKey)
     if wanted.callback is not None:
         check_callback(wanted.callback, call.gateway.catalog.allowed, faults := Faults())
         faults.raise_any()

@@ -11,7 +11,7 @@ import msgspec
 import structlog
 
 from gateway.api.call import Call
-from gateway.api.replays import optional_body
+from gateway.api.json_bodies import optional_body
 from gateway.api.reply import Reply, json_reply
 from gateway.errors import AttemptError, Fatal, WrongState
 from gateway.executor import Attempt, Deferred, HttpClient, HttpResponse, Job, Payload

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from gateway.api.bodies import check_json
 from gateway.api.call import Call
+from gateway.api.json_bodies import whole_body
 from gateway.api.query import NO_CURSOR, is_cursor
-from gateway.api.replays import ReplayFilter, decode_checked, read_filter
+from gateway.api.replays import ReplayFilter, read_filter
 from gateway.api.reply import Reply, json_reply
 from gateway.store.purge import DeadFilter, purge, purge_some
 
@@ -28,8 +28,7 @@ async def purge_one(call: Call) -> Reply:
 
 async def purge_many(call: Call) -> Reply:
     """How many of the next 500 dead jobs went, and the cursor of those after them."""
-    check_json(call.headers)
-    body, faults = decode_checked(await call.body(), PurgeBody)
+    body, faults = await whole_body(call, PurgeBody)
     wanted, after_ms, before_ms = read_filter(body.filter, faults)
     if not is_cursor(body.cursor):
         faults.add("/cursor", NO_CURSOR)

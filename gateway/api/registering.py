@@ -54,7 +54,7 @@ def parse_target(name: str, text: bytes, registry: Registry) -> Target:
             field = _field_of(exc)
             if faults and exc.detail.startswith("missing key") and exc.detail.split('"')[1] in table:
                 break  # taken out below, because it was wrong
-            faults.append(Fault(_pointer(exc.place or field), exc.detail))
+            faults.append(Fault(pointer_of(exc.place or field), exc.detail))
             if rest.pop(field, None) is None:
                 break
             continue
@@ -85,8 +85,10 @@ def _field_of(exc: ConfigError) -> str:
     return unknown[1] if unknown else ""
 
 
-def _pointer(place: str) -> str:
-    return "".join(f"/{step.replace('~', '~0').replace('/', '~1')}" for step in _STEP.findall(place))
+def pointer_of(place: str) -> str:
+    """Where in a body a fault of the configuration lies: `routes[0]: when` is `/routes/0/when`."""
+    steps = _STEP.findall(place.replace(": ", "."))
+    return "".join(f"/{step.replace('~', '~0').replace('/', '~1')}" for step in steps)
 
 
 def rotated(text: bytes, secret: str, *, now_s: float, overlap_s: float) -> bytes:

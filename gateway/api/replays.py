@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
-from gateway.api.bodies import check_json
 from gateway.api.call import Call
+from gateway.api.json_bodies import whole_body
 from gateway.api.records import timestamp
 from gateway.api.reply import Reply, json_reply
 from gateway.jobs import Reason
 from gateway.keys import NAME
 from gateway.limits import Rate
 from gateway.store.replays import Replay, ReplayOrder, find_replay, start_replay, stop_replay
-from gateway.submission import check_text
 from gateway.submission.body import Attempts, Instant
-from gateway.submission.decoding import decode_struct
 from gateway.submission.faults import Faults
 from gateway.submission.instants import read_instant
 
 DEFAULT_RATE = "100/s"
-
-S = TypeVar("S", bound=msgspec.Struct)
 
 
 class ReplayFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,8 +55,7 @@ class ReplayBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 async def start(call: Call) -> Reply:
     """202 with the replay's id; dispatchers carry it on."""
-    check_json(call.headers)
-    body, faults = decode_checked(await call.body(), ReplayBody)
+    body, faults = await whole_body(call, ReplayBody)
     order = _order(body, faults)
     replay_id = await call.in_time(lambda: start_replay(call.gateway.store, order))
     call.gateway.transitions.one("replay started", replay_id=replay_id, target=order.target, rate=order.rate)
@@ -77,24 +72,6 @@ async def stop(call: Call) -> Reply:
     """How far it came; it sends nothing more back."""
     replay_id = call.path_value("replay_id")
     return json_reply(_render(await call.in_time(lambda: stop_replay(call.gateway.store, replay_id))))
-
-
-async def optional_body(call: Call, kind: type[S]) -> S:
-    """The body as a Struct whose fields all have defaults, which are taken where there is none; raises RequestError."""
-    text = await call.body()
-    if not text.strip():
-        return kind()
-    check_json(call.headers)
-    body, faults = decode_checked(text, kind)
-    faults.raise_any()
-    return body
-
-
-def decode_checked(text: bytes, kind: type[S]) -> tuple[S, Faults]:
-    """The body, and what is wrong with it so far; InvalidRequest if it is no JSON object."""
-    check_text(text)
-    faults = Faults()
-    return decode_struct(text, kind, faults), faults
 
 
 def read_filter(given: ReplayFilter | None, faults: Faults) -> tuple[ReplayFilter, int | None, int | None]:

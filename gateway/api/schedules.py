@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
-from gateway.api.bodies import check_json
 from gateway.api.call import Call
+from gateway.api.json_bodies import json_text
 from gateway.api.query import Query
 from gateway.api.records import timestamp
 from gateway.api.reply import Reply, json_reply
@@ -24,7 +24,7 @@ from gateway.store.schedules import (
     resume_schedule,
 )
 from gateway.store.slots import run_schedule
-from gateway.submission import check_text, job_facts, parse_schedule
+from gateway.submission import job_facts, parse_schedule
 
 
 async def list_all(call: Call) -> Reply:
@@ -48,9 +48,7 @@ async def show(call: Call) -> Reply:
 
 async def put(call: Call) -> Reply:
     """201 for a new schedule, 200 for one that this replaces; WrongState for a name that the file defines."""
-    check_json(call.headers)
-    text = await call.body()
-    check_text(text)
+    text = await json_text(call)
     gateway, name = call.gateway, call.path_value("name")
     catalog, store = gateway.catalog, gateway.store
     schedule = parse_schedule(text, name, targets=catalog.targets, lanes=catalog.lanes)

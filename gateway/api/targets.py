@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from gateway.api.bodies import check_json
 from gateway.api.call import Call
+from gateway.api.json_bodies import json_text, optional_body
 from gateway.api.query import Query
 from gateway.api.records import timestamp
 from gateway.api.registering import parse_target, rotated
-from gateway.api.replays import DEFAULT_RATE, optional_body
+from gateway.api.replays import DEFAULT_RATE
 from gateway.api.reply import Reply, json_reply
 from gateway.backoff import RetryPolicy, patience_s
 from gateway.durations import Duration
@@ -25,7 +25,6 @@ from gateway.signing import SECRET_PREFIX
 from gateway.store.registered import Registered, put_registered, remove_registered
 from gateway.store.replays import ReplayOrder, start_replay
 from gateway.store.targets import TargetState, enable_target, inspect_targets, pause_target
-from gateway.submission import check_text
 from gateway.submission.checks import check_callback, check_destination
 from gateway.submission.faults import Faults
 
@@ -47,9 +46,7 @@ async def show(call: Call) -> Reply:
 
 async def put(call: Call) -> Reply:
     """201 for a new target, 200 for one that this replaces; WrongState for a name that the configuration defines."""
-    check_json(call.headers)
-    text = await call.body()
-    check_text(text)
+    text = await json_text(call)
     gateway, name = call.gateway, call.path_value("target")
     _refuse_configured(call, name)
     target = parse_target(name, text, gateway.registry)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import base64
-import re
 from typing import Any
 
 import msgspec
 import orjson
 
-from gateway.api.bodies import check_json
 from gateway.api.call import Call
 from gateway.api.hooks import submit_matches
+from gateway.api.json_bodies import json_text
 from gateway.api.query import Query
 from gateway.api.records import timestamp
+from gateway.api.registering import pointer_of
 from gateway.api.reply import Reply, json_reply
 from gateway.deliveries import VERDICTS, Facts, Noted, Summary, Verdict, read_detail
 from gateway.errors import ConfigError, Fault, InvalidRequest, NotFound, WrongState
@@ -21,11 +21,8 @@ from gateway.secret import Secret
 from gateway.settings import TriggerSettings, read_trigger
 from gateway.store.deliveries import ENTRY_ID, find_delivery, list_deliveries
 from gateway.store.triggers import StoredTrigger, find_trigger, list_triggers, put_trigger, remove_trigger
-from gateway.submission import check_text
 from gateway.triggers import Trigger
 from gateway.verifier import Delivery, WebhookRequest
-
-_INDEX = re.compile(r"\[(\d+)\]")
 
 _NOT_REPLAYED: dict[Verdict, str] = {
     "rejected": "it did not verify, so it cannot be replayed",
@@ -54,15 +51,13 @@ async def show(call: Call) -> Reply:
 
 async def put(call: Call) -> Reply:
     """201 for a new trigger, 200 for one that this replaces; WrongState for a name that the file defines."""
-    check_json(call.headers)
-    text = await call.body()
-    check_text(text)
+    text = await json_text(call)
     gateway, name = call.gateway, call.path_value("trigger")
     table = _table(text)
     try:
         gateway.registry.make_trigger(name, read_trigger(name, table, ""))
     except ConfigError as exc:
-        raise InvalidRequest("the trigger has a fault", faults=[Fault(_pointer(exc.place), exc.detail)]) from exc
+        raise InvalidRequest("the trigger has a fault", faults=[Fault(pointer_of(exc.place), exc.detail)]) from exc
     _refuse_files_own(call, name)
     now_ms = int(gateway.clock() * 1000)
     created = await call.in_time(lambda: put_trigger(gateway.store, name, text, now_ms=now_ms))
@@ -177,11 +172,6 @@ def _table(text: bytes) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise InvalidRequest("a trigger is a JSON object")
     return table
-
-
-def _pointer(place: str) -> str:
-    path = _INDEX.sub(r".\1", place.replace(": ", "."))
-    return f"/{path.replace('.', '/')}" if path else ""
 
 
 def _refuse_files_own(call: Call, name: str) -> None:
