@@ -23,6 +23,7 @@ from gateway.api.front import Front
 from gateway.api.gate import StoreGate
 from gateway.api.guards import HeadGuard
 from gateway.api.journal import Journal
+from gateway.api.meters import Meters
 from gateway.api.metrics import ApiMetrics
 from gateway.api.openapi import describe_api
 from gateway.api.operations import OPERATIONS, Operation
@@ -30,7 +31,7 @@ from gateway.api.problems import problem_reply
 from gateway.api.rejections import Rejections
 from gateway.api.reply import Reply, json_reply, send_reply
 from gateway.api.scope import ON_DRAIN
-from gateway.api.sources import Meters, Triggers
+from gateway.api.sources import Triggers
 from gateway.api.totals import Totals
 from gateway.egress.addresses import parse_allow
 from gateway.egress.late import LateClient

@@ -16,10 +16,11 @@ from gateway.api.bodies import Arriving, BodyLimits, read_body
 from gateway.api.gate import StoreGate, in_time
 from gateway.api.headers import Headers
 from gateway.api.journal import Journal
+from gateway.api.meters import Meters
 from gateway.api.metrics import ApiMetrics
 from gateway.api.rejections import Rejections
 from gateway.api.scope import WHOLE
-from gateway.api.sources import Meters, Triggers
+from gateway.api.sources import Triggers
 from gateway.api.totals import Totals
 from gateway.api.traces import RequestTrace
 from gateway.executor import HttpClient

@@ -16,10 +16,10 @@ from gateway.api.begun import Asked, Begun, carry_on
 from gateway.api.bodies import BodyLimits, check_body
 from gateway.api.call import Call
 from gateway.api.jobs import announce
+from gateway.api.meters import over_limit
 from gateway.api.problems import UNEXPECTED, Refused
 from gateway.api.reply import Reply, json_reply
 from gateway.api.senders import is_within, sender_of
-from gateway.api.sources import over_limit
 from gateway.api.waiting import await_record
 from gateway.deliveries import Noted, Verdict
 from gateway.errors import InvalidRequest, Rejected, RequestError, StoreFull
@@ -223,7 +223,7 @@ def _admit(arrival: Arrival, delivery: Delivery, limit: DeliveryLimit) -> None:
     wait_s = gateway.meters.wait_s(name, limit.rate, limit.burst, now_s=now_s)
     if wait_s > 0:
         gateway.metrics.count_delivery(name, "limited")
-        passed_over = gateway.meters.passed_over(name, now_s=now_s)
+        passed_over = gateway.meters.noted.passed_over(name, now_s=now_s)
         if passed_over is not None:
             others = f", as {passed_over} more since the last one here" if passed_over else ""
             _note(arrival, delivery, "limited", reason=f"over the limit{others}")

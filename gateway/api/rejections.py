@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import structlog
 
+from gateway.api.seldom import Seldom
+
 EVERY_S = 1.0
 
 log = structlog.get_logger(__name__)
@@ -13,13 +15,10 @@ class Rejections:
     """Logs at most one rejection a second of each trigger, with how many were passed over since."""
 
     def __init__(self) -> None:
-        self._told: dict[str, tuple[float, int]] = {}
+        self._told = Seldom(EVERY_S)
 
     def tell(self, trigger: str, reason: str, *, now_s: float) -> None:
         """One delivery of `trigger` was rejected at `now_s`, for a reason of the closed set."""
-        at_s, silent = self._told.get(trigger, (-EVERY_S, 0))
-        if 0 <= now_s - at_s < EVERY_S:
-            self._told[trigger] = (at_s, silent + 1)
-            return
-        self._told[trigger] = (now_s, 0)
-        log.warning("delivery rejected", trigger=trigger, reason=reason, not_shown=silent)
+        silent = self._told.passed_over(trigger, now_s=now_s)
+        if silent is not None:
+            log.warning("delivery rejected", trigger=trigger, reason=reason, not_shown=silent)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import structlog
 
 from gateway.api.believed import Believed
 from gateway.api.problems import Refused
 from gateway.errors import ConfigError, NotFound
 from gateway.keys import NAME
-from gateway.limits import Rate
 from gateway.registry import Registry
 from gateway.settings import read_trigger
 from gateway.store import Store
@@ -20,8 +17,7 @@ from gateway.triggers import Trigger
 BELIEVED_S = 2.0
 """For how long another process may still go by what a trigger was before it was changed."""
 
-NOTED_EVERY_S = 60.0
-"""Of the deliveries over a trigger's limit one is noted, then no other for so long."""
+_LATER = ((b"retry-after", b"30"),)
 
 log = structlog.get_logger(__name__)
 
@@ -65,45 +61,3 @@ class Triggers:
         except ConfigError as exc:
             log.error("a registered trigger does not fit the configuration", trigger=name, error=str(exc))
             raise Refused(503, f"trigger {name!r} cannot be used as it stands", headers=_LATER) from exc
-
-
-class Meters:
-    """Spaces each trigger's deliveries out by its `limit` (GCRA), in this process."""
-
-    def __init__(self) -> None:
-        self._next: dict[str, float] = {}
-        self._told: dict[str, tuple[float, int]] = {}
-
-    def wait_s(self, name: str, rate: Rate, burst: int, *, now_s: float) -> float:
-        """0 if one may pass now, and counts it; else for how many seconds none may."""
-        interval_s = rate.per_s / rate.number
-        # what lies later than a whole burst is of a clock that was set back since
-        next_s = self._next[name] = min(self._next.get(name, 0.0), now_s + burst * interval_s)
-        at_s = max(next_s, now_s)
-        ahead_s = at_s - now_s - interval_s * (burst - 1)
-        if ahead_s > 1e-9:
-            return ahead_s
-        self._next[name] = at_s + interval_s
-        return 0.0
-
-    def passed_over(self, name: str, *, now_s: float) -> int | None:
-        """Of one over the limit: how many more were since one was noted last; None if this one is not to be either,
-        since a flood would push out what else is noted apart."""
-        at_s, silent = self._told.get(name, (-NOTED_EVERY_S, 0))
-        if 0 <= now_s - at_s < NOTED_EVERY_S:
-            self._told[name] = (at_s, silent + 1)
-            return None
-        self._told[name] = (now_s, 0)
-        return silent
-
-
-def over_limit(wait_s: float) -> Refused:
-    """503 and not 4xx: many providers never repeat what a 4xx refused."""
-    return Refused(
-        503,
-        "more deliveries than this trigger's limit; send it again",
-        headers=((b"retry-after", str(max(1, math.ceil(wait_s))).encode()),),
-    )
-
-
-_LATER = ((b"retry-after", b"30"),)

@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 import pytest
 
+from gateway.api.meters import Meters
 from gateway.api.senders import is_within, sender_of
-from gateway.api.sources import Meters
 from gateway.jobs import Outcome, Settlement
 from gateway.limits import Rate
 from tests.api.running import Running, claim, running
@@ -166,10 +166,10 @@ def test_meter_lets_a_burst_go_and_then_one_at_each_interval() -> None:
 
 def test_meter_has_one_over_the_limit_noted_a_minute_and_counts_the_others() -> None:
     meters = Meters()
-    assert [meters.passed_over("t", now_s=at_s) for at_s in (100.0, 100.1, 159.9)] == [0, None, None]
-    assert meters.passed_over("other", now_s=100.2) == 0
-    assert meters.passed_over("t", now_s=160.0) == 2
-    assert meters.passed_over("t", now_s=50.0) == 0  # the clock was set back
+    assert [meters.noted.passed_over("t", now_s=at_s) for at_s in (100.0, 100.1, 159.9)] == [0, None, None]
+    assert meters.noted.passed_over("other", now_s=100.2) == 0
+    assert meters.noted.passed_over("t", now_s=160.0) == 2
+    assert meters.noted.passed_over("t", now_s=50.0) == 0  # the clock was set back
 
 
 def test_meter_keeps_nobody_out_for_long_when_the_clock_was_set_back() -> None:
