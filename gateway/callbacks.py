@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
 from gateway.jobs import Cause, Options, Status
+from gateway.timestamps import timestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ def render(job_options: Options, payload: bytes) -> RenderedCallback:
     body = orjson.dumps(
         {
             "type": f"job.{cause.status}",
-            "timestamp": _timestamp(cause.at_ms),
+            "timestamp": timestamp(cause.at_ms),
             "data": _data(cause, parent.tags, payload),
         }
     )
@@ -53,11 +53,6 @@ def _data(cause: Cause, tags: tuple[str, ...], result: bytes) -> dict[str, Any]:
     if cause.reason:
         data["reason"] = cause.reason
     if cause.delay_ms is not None:
-        data["next_attempt_at"] = _timestamp(cause.at_ms + cause.delay_ms)
+        data["next_attempt_at"] = timestamp(cause.at_ms + cause.delay_ms)
     data["tags"] = tags
     return data
-
-
-def _timestamp(at_ms: int) -> str:
-    seconds, milliseconds = divmod(at_ms, 1000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds:03d}Z"

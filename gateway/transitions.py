@@ -17,6 +17,15 @@ import structlog
 
 T = TypeVar("T")
 
+ENDING_LINES = {
+    "succeeded": "job succeeded",
+    "retrying": "retry scheduled",
+    "dead": "job dead",
+    "cancelled": "job cancelled",
+    "pending": "job released",
+}
+"""What the end of an attempt is called, by the status that its job has then."""
+
 LINES_A_S = 10
 WINDOW_S = 1.0
 

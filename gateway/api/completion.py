@@ -14,7 +14,6 @@ from msgspec import Meta
 from gateway.api.call import Call
 from gateway.api.json_bodies import optional_body
 from gateway.api.problems import Refused
-from gateway.api.records import timestamp
 from gateway.api.reply import Reply, json_reply
 from gateway.completion import read_completion_token
 from gateway.durations import Duration
@@ -24,17 +23,10 @@ from gateway.jobs import NULL, Outcome, Record, Settlement
 from gateway.results import encode_error, encode_progress, encode_result, error_type, verbatim
 from gateway.signers import signing_keys
 from gateway.store.completion import heartbeat, settle_elsewhere
+from gateway.timestamps import timestamp
+from gateway.transitions import ENDING_LINES
 
 HEADER = b"gateway-token"
-LINES = {
-    "succeeded": "job succeeded",
-    "retrying": "retry scheduled",
-    "dead": "job dead",
-    "cancelled": "job cancelled",
-    "pending": "job released",
-}
-"""What the log says, by the status that a job has then."""
-
 log = structlog.get_logger(__name__)
 
 UNSAID = msgspec.Raw(b"null")
@@ -115,7 +107,7 @@ async def _settled(
 
 async def _tell(call: Call, settlement: Settlement, status: str) -> None:
     """The line and the event of it; the record is looked up where one of them is due."""
-    due = call.gateway.transitions.room(LINES[status], 1)
+    due = call.gateway.transitions.room(ENDING_LINES[status], 1)
     listening = call.gateway.registry.listeners.listening
     if not due and not listening:
         return
@@ -124,7 +116,7 @@ async def _tell(call: Call, settlement: Settlement, status: str) -> None:
         facts = _facts(settlement, record, status)
         if status == "dead":
             facts["see"] = f"gateway jobs get {settlement.job_id}"
-        call.gateway.transitions.write(LINES[status], warning=status == "dead", **facts)
+        call.gateway.transitions.write(ENDING_LINES[status], warning=status == "dead", **facts)
     if listening and record is not None:
         call.gateway.registry.emit(_event(call, record, settlement, status))
 

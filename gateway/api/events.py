@@ -14,13 +14,13 @@ from starlette.types import Receive, Scope, Send
 from gateway.api.call import Call
 from gateway.api.problems import Refused, problem_reply
 from gateway.api.query import Query
-from gateway.api.records import timestamp
 from gateway.api.reply import Stream, send_reply
 from gateway.api.scope import ABORT
 from gateway.api.waiting import client_gone
 from gateway.errors import StoreError
 from gateway.store.events import EventFeed, Position, parse_position
 from gateway.store.follower import KINDS, Follower, LiveEvent
+from gateway.timestamps import timestamp
 
 log = structlog.get_logger(__name__)
 

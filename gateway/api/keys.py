@@ -9,7 +9,6 @@ import msgspec
 from gateway.api.auth import ANYONE
 from gateway.api.call import Call
 from gateway.api.json_bodies import json_text
-from gateway.api.records import timestamp
 from gateway.api.reply import Reply, json_reply
 from gateway.apikeys import ApiKey, Scope
 from gateway.errors import InvalidRequest, WrongState
@@ -18,6 +17,7 @@ from gateway.store.apikeys import any_key, create_key, delete_key, list_keys
 from gateway.submission.checks import check_callback
 from gateway.submission.decoding import decode_whole
 from gateway.submission.faults import Faults
+from gateway.timestamps import timestamp
 
 
 class NewKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

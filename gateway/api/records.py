@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
 from gateway.jobs import Page, Record
 from gateway.store.records import Found
+from gateway.timestamps import timestamp
 
 
 def render_record(record: Record) -> dict[str, Any]:
@@ -87,12 +87,6 @@ def render_timeline(found: Found) -> dict[str, Any]:
 def render_page(page: Page) -> dict[str, Any]:
     """One page of a listing."""
     return {"jobs": [render_summary(record) for record in page.records], "next_cursor": page.next_cursor}
-
-
-def timestamp(at_ms: int) -> str:
-    """RFC 3339 in UTC with milliseconds."""
-    seconds, milliseconds = divmod(at_ms, 1000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds:03d}Z"
 
 
 def _times(record: Record) -> dict[str, int | None]:

@@ -10,7 +10,6 @@ from msgspec import Meta
 
 from gateway.api.call import Call
 from gateway.api.json_bodies import whole_body
-from gateway.api.records import timestamp
 from gateway.api.reply import Reply, json_reply
 from gateway.jobs import Reason
 from gateway.keys import NAME
@@ -19,6 +18,7 @@ from gateway.store.replays import Replay, ReplayOrder, find_replay, start_replay
 from gateway.submission.body import Attempts, Instant
 from gateway.submission.faults import Faults
 from gateway.submission.instants import read_instant
+from gateway.timestamps import timestamp
 
 DEFAULT_RATE = "100/s"
 

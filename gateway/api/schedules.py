@@ -9,7 +9,6 @@ import orjson
 from gateway.api.call import Call
 from gateway.api.json_bodies import json_text
 from gateway.api.query import Query
-from gateway.api.records import timestamp
 from gateway.api.reply import Reply, json_reply
 from gateway.errors import Fault, InvalidRequest, WrongState
 from gateway.events import JobEvent
@@ -25,6 +24,7 @@ from gateway.store.schedules import (
 )
 from gateway.store.slots import run_schedule
 from gateway.submission import job_facts, parse_schedule
+from gateway.timestamps import timestamp
 
 
 async def list_all(call: Call) -> Reply:

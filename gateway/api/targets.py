@@ -11,7 +11,6 @@ import msgspec
 from gateway.api.call import Call
 from gateway.api.json_bodies import json_text, optional_body
 from gateway.api.query import Query
-from gateway.api.records import timestamp
 from gateway.api.registering import parse_target, rotated
 from gateway.api.replays import DEFAULT_RATE
 from gateway.api.reply import Reply, json_reply
@@ -27,6 +26,7 @@ from gateway.store.replays import ReplayOrder, start_replay
 from gateway.store.targets import TargetState, enable_target, inspect_targets, pause_target
 from gateway.submission.checks import check_callback, check_destination
 from gateway.submission.faults import Faults
+from gateway.timestamps import timestamp
 
 OVERLAP_S = 86400.0
 

@@ -12,7 +12,6 @@ from gateway.api.call import Call
 from gateway.api.hooks import submit_matches
 from gateway.api.json_bodies import json_text
 from gateway.api.query import Query
-from gateway.api.records import timestamp
 from gateway.api.registering import pointer_of
 from gateway.api.reply import Reply, json_reply
 from gateway.deliveries import VERDICTS, Facts, Noted, Summary, Verdict, read_detail
@@ -21,6 +20,7 @@ from gateway.secret import Secret
 from gateway.settings import TriggerSettings, read_trigger
 from gateway.store.deliveries import ENTRY_ID, find_delivery, list_deliveries
 from gateway.store.triggers import StoredTrigger, find_trigger, list_triggers, put_trigger, remove_trigger
+from gateway.timestamps import timestamp
 from gateway.triggers import Trigger
 from gateway.verifier import Delivery, WebhookRequest
 

@@ -8,21 +8,13 @@ from typing import Any
 from gateway.dispatch.attempts import Running
 from gateway.jobs import CALLBACK_TARGET, Claimed, Settlement
 from gateway.results import error_type
-from gateway.transitions import Transitions
+from gateway.transitions import ENDING_LINES, Transitions
 
 Ended = tuple[Running, Settlement, str]
 """An attempt, how it ended, and the status that its job has now."""
 
-LINES = {
-    "succeeded": "job succeeded",
-    "retrying": "retry scheduled",
-    "dead": "job dead",
-    "cancelled": "job cancelled",
-    "pending": "job released",
-    "parked": "job parked",
-    "lost": "outcome refused",
-}
-"""By status."""
+LINES = ENDING_LINES | {"parked": "job parked", "lost": "outcome refused"}
+"""By status; the last two can only a dispatcher say."""
 
 _WARNED = frozenset({"dead", "lost"})
 
