@@ -244,7 +244,7 @@ class Runner:
         job = Job(
             claimed.job_id, claimed.target, claimed.lane, claimed.key, claimed.max_attempts, claimed.created_ms, (), ""
         )
-        delay_s = self.registry.retry_delay(job, failure)
+        delay_s = self.registry.listeners.retry_delay(job, failure)
         if delay_s is None:
             delay_s = backoff.delay_s(policy, claimed.attempt, claimed.previous_delay_ms / 1000, self.rng)
         if isinstance(failure, Retry):

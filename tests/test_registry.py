@@ -105,7 +105,7 @@ def test_built_in_plugins_load_and_tell_what_they_bring(tmp_path: Path) -> None:
     assert {plugin.source for plugin in registry.plugins} == {"built-in"}
     assert set(registry.executors) == {"python", "http", "command"}
     assert {"github", "standard", "hmac", "stripe", "none"} < set(registry.verifiers)
-    assert not registry.listening
+    assert not registry.listeners.listening
 
 
 def test_plugin_of_the_working_directory_loads(tmp_path: Path) -> None:
@@ -446,10 +446,10 @@ HEARS = "heard = []\n@hookimpl\ndef job_event(event): heard.append(event)\n"
 def test_a_failing_listener_is_logged_by_name_and_silences_no_other(tmp_path: Path) -> None:
     fails = "@hookimpl\ndef job_event(): raise ValueError('full disk')"
     registry = build(tmp_path, plug_a=HEARS, plug_b=fails, plug_c=HEARS)
-    assert registry.listening
+    assert registry.listeners.listening
     with capture_logs() as logs:
         for _ in range(5):
-            registry.emit(EVENT)
+            registry.listeners.emit(EVENT)
     assert sys.modules["plug_a"].heard == sys.modules["plug_c"].heard == [EVENT] * 5
     assert registry.listeners.failures == {"plug_b": 5}
     assert [(entry["plugin"], entry["hook"], entry["failures"]) for entry in logs] == [
@@ -466,9 +466,9 @@ def test_retry_delay_is_the_first_answer_and_a_failing_plugin_gives_none(tmp_pat
     fails = f"@hookimpl(tryfirst=True)\ndef retry_delay(): raise {error}"
     registry = build(tmp_path, plug_a=last, plug_b=unsure, plug_c=fails)
     with capture_logs() as logs:
-        assert registry.retry_delay(JOB, OSError("x")) == 7.0
+        assert registry.listeners.retry_delay(JOB, OSError("x")) == 7.0
     assert [entry["plugin"] for entry in logs] == ["plug_c"]
-    assert build(tmp_path, plug_b=unsure).retry_delay(JOB, OSError("x")) is None
+    assert build(tmp_path, plug_b=unsure).listeners.retry_delay(JOB, OSError("x")) is None
 
 
 @pytest.mark.parametrize("answer", ["-1", "float('nan')", "float('inf')", "True", "'5s'", "wait()", "10**400"])
@@ -476,7 +476,7 @@ def test_retry_delay_that_is_no_delay_is_refused(tmp_path: Path, answer: str) ->
     code = f"async def wait(): return 5\n@hookimpl\ndef retry_delay(job): return {answer}"
     registry = build(tmp_path, plug_a=code)
     with capture_logs() as logs:
-        assert registry.retry_delay(JOB, OSError("x")) is None
+        assert registry.listeners.retry_delay(JOB, OSError("x")) is None
     assert logs[0]["plugin"] == "plug_a"
 
 

@@ -108,8 +108,8 @@ async def _settled(
 async def _tell(call: Call, settlement: Settlement, status: str) -> None:
     """The line and the event of it; the record is looked up where one of them is due."""
     due = call.gateway.transitions.room(ENDING_LINES[status], 1)
-    listening = call.gateway.registry.listeners.listening
-    if not due and not listening:
+    listeners = call.gateway.registry.listeners
+    if not due and not listeners.listening:
         return
     record = await _record(call, settlement.job_id)
     if due:
@@ -117,8 +117,8 @@ async def _tell(call: Call, settlement: Settlement, status: str) -> None:
         if status == "dead":
             facts["see"] = f"gateway jobs get {settlement.job_id}"
         call.gateway.transitions.write(ENDING_LINES[status], warning=status == "dead", **facts)
-    if listening and record is not None:
-        call.gateway.registry.emit(_event(call, record, settlement, status))
+    if listeners.listening and record is not None:
+        listeners.emit(_event(call, record, settlement, status))
 
 
 async def _record(call: Call, job_id: str) -> Record | None:

@@ -191,7 +191,7 @@ async def cancel(call: Call) -> Reply:
         record = (await call.in_time(lambda: store.find(job_id))).record
         at_ms = int(call.gateway.clock() * 1000)
         event = JobEvent("cancelled", job_id, record.target, record.lane, at_ms, record.attempts)
-        call.gateway.registry.emit(event)
+        call.gateway.registry.listeners.emit(event)
     return json_reply({"job_id": job_id, "status": "cancelled"})
 
 
@@ -199,11 +199,11 @@ def announce(call: Call, jobs: list[Submission], submitted: list[Submitted], *, 
     """Tells the log, and the plugins, of the jobs that were taken in."""
     if call.gateway.transitions.wanted:
         _log_accepted(call, jobs, submitted)
-    registry = call.gateway.registry
-    if registry.listeners.listening:
+    listeners = call.gateway.registry.listeners
+    if listeners.listening:
         for job, each in zip(jobs, submitted, strict=True):
             if each.verdict == "accepted":
-                registry.emit(JobEvent("accepted", each.job_id, job.target, job.lane, int(now_s * 1000)))
+                listeners.emit(JobEvent("accepted", each.job_id, job.target, job.lane, int(now_s * 1000)))
 
 
 def _log_accepted(call: Call, jobs: list[Submission], submitted: list[Submitted]) -> None:

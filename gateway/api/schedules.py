@@ -85,10 +85,10 @@ async def run(call: Call) -> Reply:
     job_id, schedule = await call.in_time(
         lambda: run_schedule(gateway.store, name, lambda found: job_facts(found, targets, default_lane))
     )
-    if gateway.registry.listening:
+    if gateway.registry.listeners.listening:
         lane = job_facts(schedule, targets, default_lane).lane
         at_ms = int(gateway.clock() * 1000)
-        gateway.registry.emit(JobEvent("accepted", job_id, schedule.target, lane, at_ms))
+        gateway.registry.listeners.emit(JobEvent("accepted", job_id, schedule.target, lane, at_ms))
     return json_reply({"job_id": job_id, "status": "pending"}, 202)
 
 

@@ -87,7 +87,7 @@ class Dispatcher:
         self._rng = rng
         self._telling = Telling(
             self.dispatcher_id,
-            registry=registry,
+            listeners=registry.listeners,
             metrics=metrics,
             transitions=transitions or Transitions(wanted=settings.gateway.logs_transitions),
             traces=runner.traces,
@@ -192,10 +192,11 @@ class Dispatcher:
 
     def _make_scheduler(self) -> Scheduler:
         registry, default_lane = self._registry, self._settings.lanes.default
+        listeners = registry.listeners
 
         def fired(schedule: Schedule, job_id: str, lane: str) -> None:
-            if registry.listening:
-                registry.emit(JobEvent("accepted", job_id, schedule.target, lane, self._wall_ms()))
+            if listeners.listening:
+                listeners.emit(JobEvent("accepted", job_id, schedule.target, lane, self._wall_ms()))
 
         return Scheduler(
             self._store,

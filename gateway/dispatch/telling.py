@@ -13,7 +13,7 @@ from gateway.dispatch.endings import Ended, facts_of, tell_ended
 from gateway.dispatch.metrics import DispatchMetrics
 from gateway.events import EventType, JobEvent
 from gateway.jobs import Claimed, Settlement
-from gateway.registry import Registry
+from gateway.registry.listeners import Listeners
 from gateway.results import error_type
 from gateway.store import Store
 from gateway.tracing.attempts import AttemptSpans
@@ -39,14 +39,14 @@ class Telling:
         self,
         dispatcher_id: str,
         *,
-        registry: Registry,
+        listeners: Listeners,
         metrics: DispatchMetrics,
         transitions: Transitions,
         traces: AttemptSpans | None,
         wall_ms: Callable[[], int],
     ) -> None:
         self._dispatcher_id = dispatcher_id
-        self._registry = registry
+        self._listeners = listeners
         self._metrics = metrics
         self._transitions = transitions
         self._traces = traces
@@ -63,7 +63,7 @@ class Telling:
         """They have begun."""
         self._metrics.claimed(jobs)
         self._transitions.tell("job started", jobs, self._started_facts)
-        if self._registry.listening:
+        if self._listeners.listening:
             for job in jobs:
                 self._emit("started", job)
 
@@ -81,7 +81,7 @@ class Telling:
             for running, settlement, status in ended:
                 if running.claimed.traced:
                     self._traces.settled(running.claimed, settlement, status)
-        if self._registry.listening:
+        if self._listeners.listening:
             for running, settlement, status in ended:
                 if status in _EVENTS:
                     self._emit(_EVENTS[status], running.claimed, settlement=settlement)
@@ -115,6 +115,6 @@ class Telling:
 
     def _emit(self, type: EventType, job: Claimed, *, settlement: Settlement | None = None) -> None:
         reason, error = ("", "") if settlement is None else (settlement.shown_reason, settlement.error)
-        self._registry.emit(
+        self._listeners.emit(
             JobEvent(type, job.job_id, job.target, job.lane, self._wall_ms(), job.attempt, reason, error_type(error))
         )

@@ -10,8 +10,7 @@ from typing import Any
 import structlog
 
 from gateway.errors import ConfigError, NotFound, PluginError
-from gateway.events import JobEvent
-from gateway.executor import Executor, Job
+from gateway.executor import Executor
 from gateway.jobs import CALLBACK_TARGET, URL_TARGET
 from gateway.registry.declared import with_declared
 from gateway.registry.discovery import discover
@@ -144,19 +143,6 @@ class Registry:
     def url_config(self, url: str) -> Any:
         """The http executor's config for one such job; ConfigError if it cannot be."""
         return url_config(self.url_target.executor, url)
-
-    @property
-    def listening(self) -> bool:
-        """Whether any plugin wants events; without one there is no need to make them."""
-        return self.listeners.listening
-
-    def emit(self, event: JobEvent) -> None:
-        """Tells the plugins of an event; one that fails is logged, and the others are told."""
-        self.listeners.emit(event)
-
-    def retry_delay(self, job: Job, failure: BaseException) -> float | None:
-        """The delay (seconds) that a plugin wants after this failure, or None for the target's policy."""
-        return self.listeners.retry_delay(job, failure)
 
     def check(self) -> tuple[ConfigError, ...]:
         """Why targets could not run here (a module that does not import), as far as their executors can tell."""
