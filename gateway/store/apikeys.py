@@ -54,7 +54,7 @@ async def delete_key(store: Store, key_id: str) -> None:
 
 
 def _hash(store: Store) -> str:
-    return store.keyspaces[0].apikeys
+    return store.control.apikeys
 
 
 def _parse(value: bytes) -> ApiKey:

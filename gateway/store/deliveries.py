@@ -12,7 +12,7 @@ import msgspec
 from gateway.deliveries import Summary
 from gateway.errors import NotFound, StoreError
 from gateway.store.refusals import answered
-from gateway.store.scripts import Arg, run
+from gateway.store.scripts import Arg
 from gateway.store.store import Store
 
 List = Literal["deliveries", "rejections"]
@@ -47,7 +47,7 @@ async def record_deliveries(store: Store, entries: Sequence[Entry]) -> list[str]
         for entry in entries[first : first + BATCH]:
             args += (entry.list, entry.trigger, entry.keep, entry.summary, entry.detail)
         batch = entries[first : first + BATCH]
-        found = await run(store.client, "delivery_record", store.keyspaces[0].prefix, args)
+        found = await store.run("delivery_record", store.control, args)
         ids += [_mark(entry.list) + each.decode() for entry, each in zip(batch, found, strict=True)]
     return ids
 
@@ -56,7 +56,7 @@ async def list_deliveries(
     store: Store, trigger: str, which: List, *, before: str = "", limit: int
 ) -> list[tuple[str, Summary]]:
     """Up to `limit` entries older than the id `before`, the newest first."""
-    space = store.keyspaces[0]
+    space = store.control
     key = space.deliveries(trigger) if which == "deliveries" else space.rejections(trigger)
     newest = f"({before}" if before else "+"
     found = await answered(store.client.xrevrange(key, max=newest, count=limit))
@@ -67,7 +67,7 @@ async def find_delivery(store: Store, trigger: str, delivery_id: str) -> tuple[S
     """The summary and the detail of one; raises NotFound."""
     parts = ENTRY_ID.match(delivery_id)
     if parts is not None:
-        space, entry_id = store.keyspaces[0], parts[2]
+        space, entry_id = store.control, parts[2]
         key = space.rejections(trigger) if parts[1] else space.deliveries(trigger)
         found = cast("list[Any]", await answered(store.client.xrange(key, min=entry_id, max=entry_id, count=1)))
         detail = cast("bytes | None", await answered(store.client.get(space.delivery(trigger, entry_id))))

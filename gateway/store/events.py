@@ -19,7 +19,6 @@ import structlog
 from gateway.errors import StoreError
 from gateway.store.follower import Follower, LiveEvent
 from gateway.store.refusals import answered
-from gateway.store.scripts import run
 from gateway.store.store import Store
 
 log = structlog.get_logger(__name__)
@@ -139,8 +138,8 @@ class EventFeed:
 
     async def _announce(self, partition: int) -> tuple[int, Place, Place, int]:
         """Since when events are written without a break, the last and the first entry, and how many were removed."""
-        prefix = self._store.keyspaces[partition].prefix
-        since, last, first, removed = await run(self._store.client, "follow", prefix, [FOLLOW_MS])
+        keyspace = self._store.keyspaces[partition]
+        since, last, first, removed = await self._store.run("follow", keyspace, [FOLLOW_MS])
         return int(since), Place.parse(last.decode()), Place.parse(first.decode()), removed
 
     async def _hand_over_past(self, follower: Follower, since: Position, until: Position) -> None:

@@ -135,7 +135,7 @@ async def list_jobs(
 
 async def _lanes(store: Store) -> list[str]:
     """The configured lanes, then those of earlier configurations, which drain last."""
-    known = await answered(cast("Any", store.client.hget(f"{store.keyspaces[0].prefix}conf", "lanes")))
+    known = await answered(cast("Any", store.client.hget(store.control.conf, "lanes")))
     earlier = [lane for lane in (known or b"").decode().split(",") if lane]
     return list(dict.fromkeys([*store.lanes, *earlier]))
 

@@ -14,7 +14,7 @@ import structlog
 
 from gateway.errors import NotFound, StoreError
 from gateway.keys import partition_of
-from gateway.store.scripts import Arg, run
+from gateway.store.scripts import Arg
 from gateway.store.store import Store
 
 log = structlog.get_logger(__name__)
@@ -36,7 +36,7 @@ async def take_posted(store: Store, partition: int, *, done: Sequence[str], most
     """Confirms what was handed over, and gives up to `most` that are to be, hidden from others for a while, and whether
     there are more. Raises StoreError."""
     args: list[Arg] = [most, HIDDEN_MS, msgspec.msgpack.encode([[job_id] for job_id in done])]
-    more, *flat = await run(store.client, "outbox", store.keyspaces[partition].prefix, args)
+    more, *flat = await store.run("outbox", store.keyspaces[partition], args)
     posted = [Posted(flat[i].decode(), flat[i + 1], flat[i + 2]) for i in range(0, len(flat), 3)]
     return posted, bool(more)
 
@@ -56,7 +56,7 @@ async def forward(store: Store, posted: Sequence[Posted]) -> list[str]:
     for partition, group in groups.items():
         args: list[Arg] = [value for each in group for value in (each.lag_ms, each.submit)]
         try:
-            await run(store.client, "forward", store.keyspaces[partition].prefix, args)
+            await store.run("forward", store.keyspaces[partition], args)
         except StoreError as error:
             log.warning("jobs wait in the outbox", partition=partition, jobs=len(group), error=str(error))
             continue

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 from gateway.errors import NotFound, WrongState
 from gateway.jobs import Record, Status
-from gateway.keys import partition_of
 from gateway.store.listing import WINDOW, list_jobs
-from gateway.store.scripts import run
 from gateway.store.store import Store
 
 
@@ -32,8 +30,7 @@ class DeadFilter:
 
 async def purge(store: Store, job_id: str) -> None:
     """Takes one dead job away. Raises NotFound, or WrongState if it is not dead."""
-    keyspace = store.keyspaces[partition_of(job_id, store.partitions)]
-    verdict = (await run(store.client, "purge", keyspace.prefix, [job_id]))[0]
+    verdict = (await store.run("purge", store.keyspace_of(job_id), [job_id]))[0]
     if verdict == b"none":
         raise NotFound(f"no job with the id {job_id!r}")
     if verdict == b"not_dead":
@@ -48,11 +45,8 @@ async def purge_some(store: Store, wanted: DeadFilter, *, cursor: str | None = N
     page = await list_jobs(
         store, Status.DEAD, limit=WINDOW, cursor=cursor, target=wanted.target or None, keep=wanted.accepts
     )
-    groups: dict[int, list[str]] = {}
-    for record in page.records:
-        groups.setdefault(partition_of(record.job_id, store.partitions), []).append(record.job_id)
     purged = 0
-    for partition, ids in groups.items():
-        verdicts = await run(store.client, "purge", store.keyspaces[partition].prefix, ids)
+    for keyspace, ids in store.by_partition(record.job_id for record in page.records).items():
+        verdicts = await store.run("purge", keyspace, ids)
         purged += verdicts.count(b"purged")
     return purged, page.next_cursor

@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 
 from gateway.errors import NotFound, StoreError, WrongState
 from gateway.store.refusals import answered
-from gateway.store.scripts import Arg, run
+from gateway.store.scripts import Arg
 from gateway.store.store import Store
 
 MOST = 10_000
@@ -35,7 +35,7 @@ class Registered:
 async def put_registered(store: Store, name: str, table: bytes) -> Literal["created", "updated"]:
     """Registers a target, or replaces it; raises WrongState where there are too many, or StoreError."""
     args: list[Arg] = [name, table, MOST]
-    verdict = (await run(store.client, "target_put", store.keyspaces[0].prefix, args)).decode()
+    verdict = (await store.run("target_put", store.control, args)).decode()
     if verdict == "full":
         raise WrongState(f"there are {MOST} registered targets already; delete some")
     return "updated" if verdict == "updated" else "created"
@@ -43,7 +43,7 @@ async def put_registered(store: Store, name: str, table: bytes) -> Literal["crea
 
 async def remove_registered(store: Store, name: str) -> None:
     """Forgets a registered target; raises NotFound or StoreError."""
-    if name.startswith(_OWN) or await run(store.client, "target_remove", store.keyspaces[0].prefix, [name]) == 0:
+    if name.startswith(_OWN) or await store.run("target_remove", store.control, [name]) == 0:
         raise NotFound(f"no target named {name[:64]!r} was registered")
 
 
@@ -60,7 +60,7 @@ async def every_registered(store: Store) -> tuple[bytes, list[Registered]]:
 
 
 async def _read(store: Store, command: str, *args: str) -> Any:
-    return await answered(cast("Any", getattr(store.client, command)(store.keyspaces[0].targets, *args)))
+    return await answered(cast("Any", getattr(store.client, command)(store.control.targets, *args)))
 
 
 def _registered(name: str, value: bytes) -> Registered:

@@ -14,7 +14,7 @@ import msgspec
 
 from gateway.keys import Keyspace
 from gateway.store.refusals import answered
-from gateway.store.scripts import Arg, run
+from gateway.store.scripts import Arg
 from gateway.store.store import Store
 
 JOBS = 200
@@ -161,7 +161,7 @@ class _Partition:
         if not args:
             return
         values: list[Arg] = ["1" if self.mend else "0", *args]
-        reply = await run(self.store.client, script, self.keyspace.prefix, values)
+        reply = await self.store.run(script, self.keyspace, values)
         for word, whose, what in _findings.decode(reply):
             yield Damage(word, SENTENCES[word].format(whose, what))
 

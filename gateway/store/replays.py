@@ -19,7 +19,7 @@ from gateway.keys import Keyspace
 from gateway.limits import Rate
 from gateway.store.asking import each_of
 from gateway.store.refusals import answered
-from gateway.store.scripts import Arg, run
+from gateway.store.scripts import Arg
 from gateway.store.store import Store
 
 State = Literal["running", "done", "stopped"]
@@ -80,7 +80,7 @@ async def start_replay(store: Store, order: ReplayOrder) -> str:
     """Writes a bulk replay down: its id. Raises WrongState where `MOST` are under way, or StoreError."""
     replay_id = secrets.token_hex(8)
     args: list[Arg] = [replay_id, msgspec.json.encode(order), MOST]
-    if await run(store.client, "replay_start", store.keyspaces[0].prefix, args) == 0:
+    if await store.run("replay_start", store.control, args) == 0:
         raise WrongState(f"{MOST} replays are under way already; wait for one of them, or stop one")
     return replay_id
 
@@ -125,7 +125,7 @@ async def stop_replay(store: Store, replay_id: str) -> Replay:
 async def step_replays(store: Store, steps: ReplaySteps) -> float | None:
     """Carries every replay that is under way a little further: seconds until it pays to come again, None if there is
     none. Any number of processes may do so at once. Raises StoreError."""
-    control = store.keyspaces[0]
+    control = store.control
     ids = [each.decode() for each in await answered(cast("Any", store.client.zrange(control.replays, 0, MOST - 1)))]
     steps.keep(ids)
     waits = [await _step(store, steps, replay_id) for replay_id in ids]
@@ -134,23 +134,21 @@ async def step_replays(store: Store, steps: ReplaySteps) -> float | None:
 
 async def _step(store: Store, steps: ReplaySteps, replay_id: str) -> float:
     if replay_id not in steps.orders:
-        text = (await _facts(store, store.keyspaces[0], replay_id)).get("order")
+        text = (await _facts(store, store.control, replay_id)).get("order")
         if text is None:  # ended since
             return 0.0
         steps.orders[replay_id] = msgspec.json.decode(text, type=ReplayOrder)
     order, (partition, before) = steps.orders[replay_id], steps.at[replay_id]
     while partition < store.partitions:
-        prefix = store.keyspaces[partition].prefix
-        state, _, replayed, _, wait_us = await run(
-            store.client, "replay_some", prefix, _step_args(replay_id, order, before)
-        )
+        args = _step_args(replay_id, order, before)
+        state, _, replayed, _, wait_us = await store.run("replay_some", store.keyspaces[partition], args)
         if state == b"running":
             steps.at[replay_id] = partition, before
             return int(wait_us) / 1e6
         if state == b"stopped":  # the others are about to be, too
             return 0.0
         partition, before = partition + 1, before + int(replayed)
-    await run(store.client, "replay_end", store.keyspaces[0].prefix, [replay_id, "done"])
+    await store.run("replay_end", store.control, [replay_id, "done"])
     return 0.0
 
 

@@ -13,7 +13,7 @@ from gateway.errors import NotFound, StoreError, WrongState
 from gateway.jobs import NULL
 from gateway.keys import hashed_partition
 from gateway.schedules import Schedule, Slot, first_slot
-from gateway.store.scripts import Arg, run
+from gateway.store.scripts import Arg
 from gateway.store.store import Store
 
 MOST = 10_000
@@ -70,14 +70,14 @@ async def put_schedule(
     args: list[Arg] = [schedule.name, _encoder.encode(msgspec.structs.replace(schedule, payload=NULL))]
     args += [bytes(schedule.payload), secrets.token_hex(8), schedule.timing, schedule.source]
     args += [int(schedule.paused), slot.slot_ms, slot.at_ms, MOST, int(keep)]
-    verdict = (await _run(store, home, "schedule_put", args)).decode()
+    verdict = (await store.run("schedule_put", store.keyspaces[home], args)).decode()
     if verdict == "file":
         raise _file_owns(schedule.name)
     if verdict == "full":
         raise WrongState(f"there are {MOST} schedules already; delete some")
     for each in standing:
         if each.partition != home:  # its target, key or limits were others
-            await _run(store, each.partition, "schedule_remove", [schedule.name, "any", 0])
+            await store.run("schedule_remove", store.keyspaces[each.partition], [schedule.name, "any", 0])
     return "updated" if standing else "created"
 
 
@@ -98,9 +98,9 @@ async def list_schedules(store: Store, *, after: str = "", limit: int) -> list[S
 
 async def every_schedule(store: Store) -> AsyncIterator[Standing]:
     """All of them, partition by partition, without their payloads."""
-    for partition in range(store.partitions):
+    for keyspace in store.keyspaces:
         after = ""
-        while page := _standing(partition, await _run(store, partition, "schedule_list", ["", after, _PAGE])):
+        while page := _standing(keyspace.partition, await store.run("schedule_list", keyspace, ["", after, _PAGE])):
             for each in page:
                 yield each
             after = page[-1].schedule.name
@@ -121,7 +121,7 @@ async def remove_copy(
     """Removes the schedule from the partition where it stands, if it still is whose it should be, and no dispatcher has
     said within `unnamed_ms` that its file defines it (`named`)."""
     args: list[Arg] = [standing.schedule.name, whose, unnamed_ms]
-    verdict: Any = (await _run(store, standing.partition, "schedule_remove", args)).decode()
+    verdict: Any = (await store.run("schedule_remove", store.keyspaces[standing.partition], args)).decode()
     return cast("Literal['removed', 'file', 'api', 'named', 'none']", verdict)
 
 
@@ -134,7 +134,7 @@ async def name_schedules(store: Store, schedules: Iterable[Schedule], *, at_work
     for partition, names in homes.items():
         for first in range(0, len(names), _PAGE):
             args: list[Arg] = [int(at_work), *names[first : first + _PAGE]]
-            missing += [name.decode() for name in await _run(store, partition, "schedule_named", args)]
+            missing += [name.decode() for name in await store.run("schedule_named", store.keyspaces[partition], args)]
     return missing
 
 
@@ -149,7 +149,7 @@ async def move_schedule(store: Store, standing: Standing) -> None:
 async def pause_schedule(store: Store, name: str) -> Standing:
     """Lets no slot of it fire; those until it is resumed are given up. Raises NotFound."""
     standing = await find_schedule(store, name)
-    await _run(store, standing.partition, "schedule_pause", [name, 1, 0, 0])
+    await store.run("schedule_pause", store.keyspaces[standing.partition], [name, 1, 0, 0])
     return await find_schedule(store, name)
 
 
@@ -158,7 +158,7 @@ async def resume_schedule(store: Store, name: str) -> Standing:
     now_ms, standing = await _find(store, name)
     for each in standing:
         slot = first_slot(each.schedule, now_ms)
-        await _run(store, each.partition, "schedule_pause", [name, 0, slot.slot_ms, slot.at_ms])
+        await store.run("schedule_pause", store.keyspaces[each.partition], [name, 0, slot.slot_ms, slot.at_ms])
     return await find_schedule(store, name)
 
 
@@ -177,10 +177,6 @@ async def _find(store: Store, name: str) -> tuple[int, list[Standing]]:
     found = [each for partition, reply in enumerate(replies) for each in _standing(partition, reply)]
     home_first = sorted(found, key=lambda each: each.partition != home_of(store, each.schedule))
     return max(reply[0] for reply in replies), home_first
-
-
-async def _run(store: Store, partition: int, script: str, args: Sequence[Arg]) -> Any:
-    return await run(store.client, script, store.keyspaces[partition].prefix, args)
 
 
 def _standing(partition: int, reply: Sequence[Any]) -> list[Standing]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import msgspec
 
@@ -14,7 +14,7 @@ from gateway.jobs import Options, pack_body
 from gateway.keys import derived_id
 from gateway.schedules import JobFacts, Plan, Schedule
 from gateway.store.schedules import find_schedule, read_schedule
-from gateway.store.scripts import Arg, run
+from gateway.store.scripts import Arg
 from gateway.store.store import Store
 
 _DUE_WIDTH = 5
@@ -57,7 +57,7 @@ class Fired:
 
 async def due_schedules(store: Store, partition: int, *, most: int) -> Due:
     """Up to `most` schedules of a partition whose slot is due."""
-    now_ms, later_ms, *flat = await _run(store, partition, "schedule_due", [most])
+    now_ms, later_ms, *flat = await store.run("schedule_due", store.keyspaces[partition], [most])
     rows = [flat[i : i + _DUE_WIDTH] for i in range(0, len(flat), _DUE_WIDTH)]
     schedules = (DueSchedule(row[0].decode(), row[1].decode(), int(row[2]), row[3], row[4]) for row in rows)
     return Due(now_ms, None if later_ms < 0 else later_ms, tuple(schedules))
@@ -69,7 +69,7 @@ async def fire_slots(
     """Carries out a plan, whole or not at all: `moved` if another dispatcher did, or the schedule is another now."""
     jobs = [(derived_id(f"schedule:{due.name}:{slot_ms}", slot_ms, partition), slot_ms) for slot_ms in plan.fire]
     args = _fire_args(store, schedule, due.revision, facts, jobs, slot=str(due.slot_ms), plan=plan)
-    return _fired([job_id for job_id, _ in jobs], await _run(store, partition, "schedule_fire", args))
+    return _fired([job_id for job_id, _ in jobs], await store.run("schedule_fire", store.keyspaces[partition], args))
 
 
 async def run_schedule(store: Store, name: str, facts_of: Callable[[Schedule], JobFacts]) -> tuple[str, Schedule]:
@@ -81,9 +81,9 @@ async def run_schedule(store: Store, name: str, facts_of: Callable[[Schedule], J
     job_id = derived_id(f"schedule:{name}:run:{secrets.token_hex(16)}", now_ms, standing.partition)
     args = _fire_args(store, standing.schedule, standing.revision, facts, [(job_id, now_ms)], slot="", plan=None)
     try:
-        reply = await _run(store, standing.partition, "schedule_fire", args)
+        reply = await store.run("schedule_fire", store.keyspaces[standing.partition], args)
     except StoreUnavailable:  # safe to repeat: the job is found by its id
-        reply = await _run(store, standing.partition, "schedule_fire", args)
+        reply = await store.run("schedule_fire", store.keyspaces[standing.partition], args)
     fired = _fired([job_id], reply)
     if fired.verdict == "none":
         raise NotFound(f"no schedule named {name[:64]!r}")
@@ -119,7 +119,3 @@ def _fired(job_ids: Sequence[str], reply: Sequence[bytes]) -> Fired:
     verdicts = reply[1:]
     made = tuple(job_id for job_id, verdict in zip(job_ids, verdicts, strict=False) if verdict == b"accepted")
     return Fired(cast("Verdict", reply[0].decode()), made, verdicts.count(b"overlap"))
-
-
-async def _run(store: Store, partition: int, script: str, args: Sequence[Arg]) -> Any:
-    return await run(store.client, script, store.keyspaces[partition].prefix, args)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Literal, cast
@@ -89,7 +89,7 @@ class Store:
 
     async def rotate_signing_key(self, key: SigningKey, *, stays_ms: int) -> None:
         """Makes this the installation's key; the one until now signs as well for so long. Raises StoreError."""
-        await self._repeatable("signing_rotate", self.keyspaces[0], [key.reveal(), stays_ms, MOST_OLD_KEYS])
+        await self._repeatable("signing_rotate", self.control, [key.reveal(), stays_ms, MOST_OLD_KEYS])
         await self._signing_keys.read()
 
     async def aclose(self) -> None:
@@ -124,7 +124,7 @@ class Store:
         present = self.signing_keys
         candidate = present[0] if present else SigningKey.generate()
         # the control partition first: where the data does not fit, no other one is touched
-        await self._configure(self.keyspaces[0], candidate.reveal())
+        await self._configure(self.control, candidate.reveal())
         await each_of(self.keyspaces[1:], lambda keyspace: self._configure(keyspace, ""))
         await self.read_signing_keys()
         if self._expects_notices:
@@ -145,7 +145,7 @@ class Store:
 
     async def _configure(self, keyspace: Keyspace, candidate: str) -> None:
         args: list[Arg] = [self.partitions, candidate, *self._rules, *self.lanes]
-        schema, partitions, _ = await self._run("configure", keyspace, args)
+        schema, partitions, _ = await self.run("configure", keyspace, args)
         if schema > SCHEMA:
             raise StoreMismatch(
                 f"a newer version of event-gateway works on the data in Redis (schema {schema}, this one knows "
@@ -185,7 +185,7 @@ class Store:
         for name, value in fields.items():
             args += (name, value)
         keyspaces = [self.keyspaces[partition] for partition in self._places.of_flow(target)]
-        await each_of(keyspaces, lambda keyspace: self._run("flow_control", keyspace, args))
+        await each_of(keyspaces, lambda keyspace: self.run("flow_control", keyspace, args))
 
     def limit_partitions(self, target: str) -> Sequence[int]:
         """Those that count the limits of a target with flows."""
@@ -228,17 +228,15 @@ class Store:
 
     async def find_many(self, job_ids: Sequence[str], *, short: bool = False) -> list[Found | None]:
         """The records of many jobs, in order; None where there is none. `short`: without payload and result."""
-        groups: dict[int, list[str]] = {}
-        for job_id in job_ids:
-            groups.setdefault(self._partition(job_id), []).append(job_id)
+        groups = self.by_partition(job_ids)
         found: dict[str, Found | None] = {}
 
         async def look_up(keyspace: Keyspace) -> None:
-            ids = groups[keyspace.partition]
-            reply = await self._run("lookup", keyspace, ["short" if short else "whole", *ids])
+            ids = groups[keyspace]
+            reply = await self.run("lookup", keyspace, ["short" if short else "whole", *ids])
             found.update(zip(ids, parse_lookup(ids, reply), strict=True))
 
-        await each_of([self.keyspaces[partition] for partition in groups], look_up)
+        await each_of(list(groups), look_up)
         return [found[job_id] for job_id in job_ids]
 
     async def _with_callback(self, found: Found) -> Found:
@@ -288,7 +286,7 @@ class Store:
 
         async def ask(keyspace: Keyspace) -> Any:
             try:
-                return await self._run(name, keyspace, args)
+                return await self.run(name, keyspace, args)
             except StoreError as error:
                 problems.append(error)
 
@@ -297,23 +295,33 @@ class Store:
             raise problems[0]
         return [reply for reply in replies if reply is not None]
 
+    async def run(self, name: str, keyspace: Keyspace, args: Sequence[Arg]) -> Any:
+        """Calls a script in one partition; raises StoreError."""
+        return await run(self.client, name, keyspace.prefix, args)
+
     async def everywhere(self, name: str, args: Sequence[Arg]) -> list[Any]:
         """Calls a script in every partition: the replies, in order; raises StoreError if one of them fails."""
-        return await each_of(self.keyspaces, lambda keyspace: self._run(name, keyspace, args))
+        return await each_of(self.keyspaces, lambda keyspace: self.run(name, keyspace, args))
+
+    @property
+    def control(self) -> Keyspace:
+        """The control partition, where lies what concerns the installation as a whole."""
+        return self.keyspaces[0]
+
+    def keyspace_of(self, job_id: str) -> Keyspace:
+        """Where a job lies; raises NotFound if it is no job id."""
+        return self.keyspaces[partition_of(job_id, self.partitions)]
+
+    def by_partition(self, job_ids: Iterable[str]) -> dict[Keyspace, list[str]]:
+        """Jobs by where they lie, in order; raises NotFound for what is no job id."""
+        groups: dict[Keyspace, list[str]] = {}
+        for job_id in job_ids:
+            groups.setdefault(self.keyspace_of(job_id), []).append(job_id)
+        return groups
 
     async def _repeatable(self, name: str, keyspace: Keyspace, args: Sequence[Arg]) -> Any:
         # the arguments hold a nonce by which the script knows a repeat, so a lost reply is asked for once more
         try:
-            return await self._run(name, keyspace, args)
+            return await self.run(name, keyspace, args)
         except StoreUnavailable:
-            return await self._run(name, keyspace, args)
-
-    async def _run(self, name: str, keyspace: Keyspace, args: Sequence[Arg]) -> Any:
-        return await run(self.client, name, keyspace.prefix, args)
-
-    def _partition(self, job_id: str) -> int:
-        return partition_of(job_id, len(self.keyspaces))
-
-    def keyspace_of(self, job_id: str) -> Keyspace:
-        """Where a job lies; raises NotFound if it is no job id."""
-        return self.keyspaces[self._partition(job_id)]
+            return await self.run(name, keyspace, args)

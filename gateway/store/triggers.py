@@ -55,7 +55,7 @@ async def remove_trigger(store: Store, name: str) -> None:
 
 
 def _hash(store: Store) -> str:
-    return store.keyspaces[0].triggers
+    return store.control.triggers
 
 
 def _parse(value: bytes) -> StoredTrigger:

@@ -19,9 +19,9 @@ from redis.exceptions import RedisError
 
 from gateway.errors import StoreError
 from gateway.jobs import Status
-from gateway.keys import Keyspace, partition_of
+from gateway.keys import Keyspace
 from gateway.store.channels import follow
-from gateway.store.scripts import Arg, run
+from gateway.store.scripts import Arg
 from gateway.store.store import Store
 
 log = structlog.get_logger(__name__)
@@ -112,9 +112,9 @@ class Waits:
 
     async def _await_end(self, word: Literal["wait", "leave"], job_ids: Sequence[str]) -> list[str]:
         """The jobs' statuses, in order, all of one partition."""
-        prefix = self._store.keyspaces[partition_of(job_ids[0], self._store.partitions)].prefix
+        keyspace = self._store.keyspace_of(job_ids[0])
         args: list[Arg] = [self._name, word, *job_ids]
-        return [status.decode() for status in await run(self._store.client, "await_end", prefix, args)]
+        return [status.decode() for status in await self._store.run("await_end", keyspace, args)]
 
     async def _listen(self) -> None:
         delay_s = RECONNECT_S[0]
@@ -136,10 +136,7 @@ class Waits:
             delay_s = min(RECONNECT_S[1], delay_s * 2)
 
     async def _register_again(self) -> None:
-        groups: dict[int, list[str]] = {}
-        for job_id in self._ends:
-            groups.setdefault(partition_of(job_id, self._store.partitions), []).append(job_id)
-        for ids in groups.values():
+        for ids in self._store.by_partition(self._ends).values():
             for first in range(0, len(ids), CHUNK):
                 await self._register(ids[first : first + CHUNK])
 
