@@ -153,7 +153,7 @@ class Attempts:
         """Leaves behind what has been ended and should have been over in `most_s`, before this process exits."""
         for running in list(self.held.values()):
             if running.asked and running.task is not None and self._runner.ending_s(running.claimed) <= most_s:
-                self._leave(running)
+                self._leave_one_behind(running)
 
     def holder(self, task: asyncio.Task[object] | None) -> Holder:
         """Whose a task is; from any thread."""
@@ -161,43 +161,6 @@ class Attempts:
             if running.task is task:
                 return Holder(running.claimed.target, running.claimed.job_id)
         return Holder()
-
-    def _end_overdue(self) -> None:
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        for job_id in [job_id for job_id, running in self.held.items() if running.deadline_s <= now]:
-            running = self.held[job_id]
-            if not running.asked:
-                self.end(job_id, "timeout")
-            elif running.cancels < MOST_CANCELS:
-                self._cancel(running)
-            else:
-                self._leave(running)
-        self._sweep = loop.call_later(SWEEP_S, self._end_overdue) if self.held else None
-
-    def _cancel(self, running: Running) -> None:
-        """Cancels it, and again after a while; where it has not begun, it is over when it does."""
-        if running.task is not None:
-            running.task.cancel()
-            running.cancels += 1
-        patience_s = self._runner.ending_s(running.claimed) * 2 ** max(0, running.cancels - 1)
-        running.deadline_s = asyncio.get_running_loop().time() + patience_s
-
-    def _leave(self, running: Running) -> None:
-        """The attempt is over, although its code is not."""
-        running.deadline_s = math.inf
-        if running.over:
-            return
-        job = running.claimed
-        log.error(
-            "an attempt does not end: its code swallows every cancellation",
-            job_id=job.job_id,
-            target=job.target,
-            attempt=job.attempt,
-            settled_as=running.end,
-        )
-        self._end(running, self._ended(running))
-        self._tell_over()
 
     async def wait_idle(self) -> None:
         """Returns once no attempt is under way."""
@@ -244,20 +207,28 @@ class Attempts:
         settlement: Settlement | None = None
         try:
             if running.asked or perf_counter() > running.until_s:
-                settlement = self._ended(running)
+                settlement = self._as_asked(running)
             else:
                 settlement = await self._runner.run(running.claimed, running.cancelled, deadline=running.set_deadline)
         except (asyncio.CancelledError, GeneratorExit) as error:
             if running.asked:
-                settlement = self._ended(running)
-            elif _in(running.task):  # else the coroutine is closed with its loop
+                settlement = self._as_asked(running)
+            elif _runs_here(running.task):  # else the coroutine is closed with its loop
                 settlement = self._runner.strayed(running.claimed, error)
         finally:
             running.task = None
             if not running.over:  # else it was left behind
-                self._end(running, settlement)
+                self._note_over(running, settlement)
 
-    def _end(self, running: Running, settlement: Settlement | None) -> None:
+    def _as_asked(self, running: Running) -> Settlement | None:
+        """The outcome of an attempt that was ended from here, as `end` says; none where another dispatcher has it."""
+        if running.end == "timeout":
+            return self._runner.timed_out(running.claimed)
+        if running.end == "lost":
+            return None
+        return Settlement(running.claimed.job_id, running.claimed.token, running.end)
+
+    def _note_over(self, running: Running, settlement: Settlement | None) -> None:
         running.over = True
         self._active -= 1
         self._over.append((running, settlement))
@@ -270,16 +241,45 @@ class Attempts:
             self._idle.set()
         self._done(over)
 
-    def _ended(self, running: Running) -> Settlement | None:
-        """The outcome of an attempt that was ended from here, as `end` says; none where another dispatcher has it."""
-        if running.end == "timeout":
-            return self._runner.timed_out(running.claimed)
-        if running.end == "lost":
-            return None
-        return Settlement(running.claimed.job_id, running.claimed.token, running.end)
+    def _end_overdue(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for job_id in [job_id for job_id, running in self.held.items() if running.deadline_s <= now]:
+            running = self.held[job_id]
+            if not running.asked:
+                self.end(job_id, "timeout")
+            elif running.cancels < MOST_CANCELS:
+                self._cancel(running)
+            else:
+                self._leave_one_behind(running)
+        self._sweep = loop.call_later(SWEEP_S, self._end_overdue) if self.held else None
+
+    def _cancel(self, running: Running) -> None:
+        """Cancels it, and again after a while; where it has not begun, it is over when it does."""
+        if running.task is not None:
+            running.task.cancel()
+            running.cancels += 1
+        patience_s = self._runner.ending_s(running.claimed) * 2 ** max(0, running.cancels - 1)
+        running.deadline_s = asyncio.get_running_loop().time() + patience_s
+
+    def _leave_one_behind(self, running: Running) -> None:
+        """The attempt is over, although its code is not."""
+        running.deadline_s = math.inf
+        if running.over:
+            return
+        job = running.claimed
+        log.error(
+            "an attempt does not end: its code swallows every cancellation",
+            job_id=job.job_id,
+            target=job.target,
+            attempt=job.attempt,
+            settled_as=running.end,
+        )
+        self._note_over(running, self._as_asked(running))
+        self._tell_over()
 
 
-def _in(task: asyncio.Task[None] | None) -> bool:
+def _runs_here(task: asyncio.Task[None] | None) -> bool:
     """Whether this is a step of the task."""
     try:
         return asyncio.current_task() is task
