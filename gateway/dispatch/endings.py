@@ -10,8 +10,8 @@ from gateway.jobs import CALLBACK_TARGET, Claimed, Settlement
 from gateway.results import error_type
 from gateway.transitions import ENDING_LINES, Transitions
 
-Ended = tuple[Running, Settlement, str]
-"""An attempt, how it ended, and the status that its job has now."""
+Settled = tuple[Running, Settlement, str]
+"""An attempt whose outcome is written: how it ended, and the status that its job has now."""
 
 LINES = ENDING_LINES | {"parked": "job parked", "lost": "outcome refused"}
 """By status; the last two can only a dispatcher say."""
@@ -19,7 +19,7 @@ LINES = ENDING_LINES | {"parked": "job parked", "lost": "outcome refused"}
 _WARNED = frozenset({"dead", "lost"})
 
 
-def tell_ended(transitions: Transitions, ended: Sequence[Ended], *, trace_of: Callable[[Claimed], str]) -> None:
+def tell_ended(transitions: Transitions, ended: Sequence[Settled], *, trace_of: Callable[[Claimed], str]) -> None:
     """A line for each of a batch, as far as there is room, kind by kind: where there is none it is only counted."""
     statuses = [status for _, _, status in ended]
     for status in set(statuses) & LINES.keys():
@@ -29,7 +29,7 @@ def tell_ended(transitions: Transitions, ended: Sequence[Ended], *, trace_of: Ca
             _tell(transitions, status, batch[:room], trace_of)
 
 
-def _tell(transitions: Transitions, status: str, batch: Sequence[Ended], trace_of: Callable[[Claimed], str]) -> None:
+def _tell(transitions: Transitions, status: str, batch: Sequence[Settled], trace_of: Callable[[Claimed], str]) -> None:
     for running, settlement, _ in batch:
         job = running.claimed
         facts = facts_of(job) | _more(settlement, status)

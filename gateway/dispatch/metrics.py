@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from gateway.dispatch.endings import Ended
+from gateway.dispatch.endings import Settled
 from gateway.histograms import Counts, Histogram, Sums
 from gateway.jobs import Claimed
 from gateway.results import error_type
@@ -58,7 +58,7 @@ class DispatchMetrics:
         for lane, waits in by_lane.items():
             self._wait.observe_many(lane, waits)
 
-    def settled(self, ended: Sequence[Ended], now_s: float) -> None:
+    def settled(self, ended: Sequence[Settled], now_s: float) -> None:
         """Observes a batch: how long attempts took, what went wrong with those that failed, how many were lost."""
         groups: dict[tuple[str, str, str], list[float]] = {}
         lane = outcome = target = ""

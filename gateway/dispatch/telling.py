@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 
 from gateway.dispatch.blocked import Holder
-from gateway.dispatch.endings import Ended, facts_of, tell_ended
+from gateway.dispatch.endings import Settled, facts_of, tell_ended
 from gateway.dispatch.metrics import DispatchMetrics
 from gateway.events import EventType, JobEvent
 from gateway.jobs import Claimed, Settlement
@@ -72,7 +72,7 @@ class Telling:
         if self._traces is not None:
             self._traces.lost(job) if lost else self._traces.done(job)
 
-    def settled(self, ended: Sequence[Ended]) -> None:
+    def settled(self, ended: Sequence[Settled]) -> None:
         """Outcomes are written."""
         self._metrics.settled(ended, monotonic())
         if self._transitions.wanted:

@@ -194,7 +194,7 @@ async def test_a_held_job_is_not_started_when_it_is_cancelled(
         await running.client.store.cancel(job_id)
         assert (await running.client.ended(job_id, timeout_s=5.0)).status == "cancelled"
         assert stage.log == []
-        await until_so(lambda: running.dispatcher._slots.free == running.settings.gateway.slots)
+        await until_so(lambda: running.dispatcher.passage.slots.free == running.settings.gateway.slots)
 
 
 async def test_a_job_that_is_cancelled_before_the_answer_of_its_claim_is_there_does_not_start(
@@ -206,7 +206,7 @@ async def test_a_job_that_is_cancelled_before_the_answer_of_its_claim_is_there_d
         async def cancelling(self: Worker, settlements: Sequence[Settlement], claim: ClaimRequest | None) -> Exchange:
             answer = await exchange(self, settlements, claim)
             for job in answer.claimed if claim is not None else ():
-                running.dispatcher._cancel(job.job_id)
+                running.dispatcher.passage.cancel(job.job_id)
             return answer
 
         monkeypatch.setattr(Worker, "exchange", cancelling)
@@ -214,9 +214,9 @@ async def test_a_job_that_is_cancelled_before_the_answer_of_its_claim_is_there_d
         job_id = await running.client.submit("mark", {"stage": namespace, "label": "cancelled"}, delay_ms=100)
         assert (await running.client.ended(job_id)).status == "cancelled"
         async with asyncio.timeout(5):
-            await running.dispatcher._attempts.wait_idle()  # nor is anything waited for by a drain
+            await running.dispatcher.passage.attempts.wait_idle()  # nor is anything waited for by a drain
         assert stage.log == []
-        await until_so(lambda: running.dispatcher._slots.free == running.settings.gateway.slots)
+        await until_so(lambda: running.dispatcher.passage.slots.free == running.settings.gateway.slots)
 
 
 async def test_other_jobs_run_while_one_is_held_which_has_its_slot(

@@ -9,8 +9,8 @@ from time import perf_counter
 
 import pytest
 
-from gateway.dispatch import dispatcher, looks
-from gateway.dispatch.dispatcher import Dispatcher
+from gateway.dispatch import looks, passage
+from gateway.dispatch.passage import Passage
 from gateway.store.scripts import script
 from tests.dispatch.running import Dispatching, client_of, dispatching, settings_for
 from tests.dispatch.tasks import Stage
@@ -18,20 +18,20 @@ from tests.proxy import Proxy, load_scripts
 from tests.servers import Server
 from tests.waiting import until, until_so
 
-Handed = Callable[[Dispatcher, int, bytes], None]
+Handed = Callable[[Passage, int, bytes], None]
 
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """What was handed over, and heard of."""
     heard: list[bytes] = []
-    hear = Dispatcher._handed
+    hear = Passage.hand_over
 
-    def handed(self: Dispatcher, partition: int, what: bytes) -> None:
+    def handed(self: Passage, partition: int, what: bytes) -> None:
         heard.append(what)
         hear(self, partition, what)
 
-    monkeypatch.setattr(Dispatcher, "_handed", handed)
+    monkeypatch.setattr(Passage, "hand_over", handed)
     return heard
 
 
@@ -39,18 +39,19 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 def untold(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """What was handed over, and never heard of: the message was lost."""
     lost: list[bytes] = []
-    monkeypatch.setattr(Dispatcher, "_handed", lambda self, partition, what: lost.append(what))
+    monkeypatch.setattr(Passage, "hand_over", lambda self, partition, what: lost.append(what))
     return lost
 
 
 async def standing_by(running: Dispatching) -> None:
     """Returns once a claim of its own stands by, and it hears of what that brings."""
     redis, keyspace = running.client.store.client, running.client.store.keyspaces[0]
-    own = running.dispatcher.dispatcher_id
+    own, loop = running.dispatcher.dispatcher_id, running.dispatcher.passage.loops[0]
 
     async def there() -> bool:
         heard = await redis.call("PUBSUB", "SHARDNUMSUB", keyspace.wake(own))
-        return heard[1] == 1 and await redis.exists(f"{keyspace.prefix}standby:{own}") == 1
+        stands = heard[1] == 1 and await redis.exists(f"{keyspace.prefix}standby:{own}") == 1
+        return stands and not loop._exchanges.calls
 
     await until(there, every_s=0.002)
 
@@ -86,12 +87,25 @@ async def test_job_goes_back_unspent_when_its_dispatcher_stops_before_it_heard_o
     valkey_server: Server, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = settings_for(tmp_path, valkey_server.url, namespace)
-    # the next claim from here would bring the job, and may be heard of before the message
+    told: list[bytes] = []
+    hear = Passage.hand_over
+
+    def handed(self: Passage, partition: int, what: bytes) -> None:
+        told.append(what)
+        if len(told) == 1:
+            hear(self, partition, what)
+        else:  # the message is lost, and the dispatcher is to stop
+            running.stop.ask()
+
+    monkeypatch.setattr(Passage, "hand_over", handed)
+    # another claim from here would bring the job, and may be heard of before the message: there is to be none, neither
+    # of a poll, nor of the wake-up that comes with the subscription, which is over once a first job has run
     monkeypatch.setattr(looks, "POLL_S", (600.0, 600.0))
     async with client_of(settings) as client:
         async with dispatching(settings) as running:
-            # the message is lost, and the dispatcher is to stop
-            monkeypatch.setattr(Dispatcher, "_handed", lambda self, partition, what: running.stop.ask())
+            await standing_by(running)
+            await running.client.ended(await running.client.submit("echo"))
+            await until_so(lambda: len(told) == 1)
             await standing_by(running)
             job_id = await running.client.submit("echo")
             await running.task
@@ -127,7 +141,7 @@ async def test_job_goes_back_unspent_when_half_of_its_lease_is_over_before_it_is
     valkey_server: Server, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stood_s = [6.0]  # still, that is: after the wake-up was sent, and before it was read
-    monkeypatch.setattr(dispatcher, "perf_counter", lambda: perf_counter() + (stood_s.pop() if stood_s else 0.0))
+    monkeypatch.setattr(passage, "perf_counter", lambda: perf_counter() + (stood_s.pop() if stood_s else 0.0))
     async with dispatching(settings_for(tmp_path, valkey_server.url, namespace, lease="10s")) as running:
         await standing_by(running)
         found = await running.client.store.find(

@@ -193,7 +193,7 @@ async def test_suspect_that_one_more_loss_would_end_keeps_its_place(
         await until(lambda: _true(stage.active == 2))
         await _strand(running, jobs)
         await until(lambda: _true(stage.log.count("start 0") == 2))
-        place = running.dispatcher._suspect_place
+        place = running.dispatcher.passage.suspect_place
         await until(lambda: _true(place._from_s == math.inf))
         assert stage.log.count("start 1") == 1
         stage.go.set()
@@ -204,7 +204,7 @@ async def test_suspect_that_one_more_loss_would_end_keeps_its_place(
 async def _strand(running: Dispatching, job_ids: Sequence[str]) -> None:
     """Has the jobs lose their dispatcher, and be taken back as suspects."""
     for job_id in job_ids:
-        running.dispatcher._attempts.end(job_id, "lost")
+        running.dispatcher.passage.attempts.end(job_id, "lost")
     leases = f"{running.client.store.keyspaces[0].prefix}leases"
     await running.client.store.client.zadd(leases, dict.fromkeys(job_ids, 1))
 

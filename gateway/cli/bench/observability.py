@@ -16,7 +16,7 @@ import gateway
 from gateway.cli.bench.callout import sink
 from gateway.cli.bench.report import Figure, Report
 from gateway.cli.bench.rig import NOOP, Watching, dispatcher, finished, fresh_store
-from gateway.dispatch.endings import Ended
+from gateway.dispatch.endings import Settled
 from gateway.dispatch.metrics import DispatchMetrics
 from gateway.figures import read_figures
 from gateway.jobs import Claimed, Options, Submission
@@ -42,7 +42,7 @@ class Unmeasured(DispatchMetrics):
     def claimed(self, jobs: Sequence[Claimed]) -> None:
         """Nothing."""
 
-    def settled(self, ended: Sequence[Ended], now_s: float) -> None:
+    def settled(self, ended: Sequence[Settled], now_s: float) -> None:
         """Nothing."""
 
 
