@@ -98,7 +98,7 @@ class Dispatcher:
         self._progress = Progress(self._workers)
         runner.report = self._progress.report
         self._scheduler = self._make_scheduler()
-        self._registrations = Registrations(store, registry, rng=rng, anew=self._scheduler.register_again)
+        self._registrations = Registrations(store, registry, rng=rng, anew=self._scheduler.file.register_again)
         runner.refresh = self._registrations.refresh
         metrics.slots.set(settings.gateway.slots)
         metrics.active.set_function(lambda: self.active)
@@ -209,7 +209,7 @@ class Dispatcher:
 
     async def _leave(self) -> None:
         try:
-            await self._scheduler.leave()
+            await self._scheduler.file.leave()
         except StoreError as error:
             log.warning("schedules not given up", error=str(error))
         for worker in self._workers:

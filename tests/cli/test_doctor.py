@@ -16,7 +16,7 @@ import pytest
 from gateway.cli.doctor import CHECKS, examine
 from gateway.cli.doctor.finding import Finding, Patient
 from gateway.cli.doctor.timing import check_clock
-from gateway.dispatch.schedules import register
+from gateway.dispatch.file_schedules import register
 from gateway.opening import make_store
 from gateway.registry import Registry
 from gateway.settings import load

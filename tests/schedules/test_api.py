@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from gateway.api import models
-from gateway.dispatch.schedules import register
+from gateway.dispatch.file_schedules import register
 from tests.api.running import CONFIG, Running, running
 from tests.schedules.configured import FILE, settings_with
 from tests.servers import Server

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.dispatch.schedules import register, remove_unnamed
+from gateway.dispatch.file_schedules import register, remove_unnamed
 from gateway.errors import NotFound, WrongState
 from gateway.schedules import Schedule
 from gateway.store import Store
