@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import structlog
 
 from gateway.errors import StoreError, StoreUnavailable
+from gateway.pauses import Pauses
 from gateway.store import Store
 
 T = TypeVar("T")
@@ -43,14 +43,14 @@ class StoreGate:
 
     async def run(self) -> None:
         """Tries again and again, with jitter, until the store is open."""
-        delay_s = RETRY_S[0]
+        pauses = Pauses(*RETRY_S)
         while not self.open:
             try:
                 await self.require()
             except StoreError as error:
-                log.warning("waiting for Redis", error=str(error), retry_in_s=round(delay_s, 2))
-                await asyncio.sleep(delay_s * random.uniform(0.75, 1.25))  # noqa: S311 (jitter)
-                delay_s = min(RETRY_S[1], delay_s * 2)
+                pause_s = pauses.next_s()
+                log.warning("waiting for Redis", error=str(error), retry_in_s=round(pause_s, 2))
+                await asyncio.sleep(pause_s)
 
     async def aclose(self) -> None:
         """Ends a try that is under way."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from gateway.errors import StoreError, StoreMismatch, StoreUnavailable, WrongState
+from gateway.pauses import Pauses
 from gateway.schedules import Schedule
 from gateway.store import Store
 from gateway.store.schedules import (
@@ -44,7 +45,7 @@ class FileSchedules:
 
     async def register(self) -> None:
         """Registers it, as soon as Redis is there; raises StoreMismatch."""
-        delay_s = _RETRY_S[0]
+        pauses = Pauses(*_RETRY_S, rng=self._rng)
         while True:
             try:
                 self._strange = await register(self._store, self.configured, unnamed_s=UNNAMED_S)
@@ -55,14 +56,14 @@ class FileSchedules:
                     )
                 return
             except StoreUnavailable as error:
-                log.warning("schedules not registered", error=str(error), retry_in_s=round(delay_s, 2))
+                pause_s = pauses.next_s()
+                log.warning("schedules not registered", error=str(error), retry_in_s=round(pause_s, 2))
             except StoreMismatch:
                 raise
             except StoreError as error:  # repeating it would not help, and what is there already can fire
                 log.error("schedules not registered", error=str(error))
                 return
-            await asyncio.sleep(delay_s * self._rng.uniform(0.5, 1.5))
-            delay_s = min(_RETRY_S[1], delay_s * 2)
+            await asyncio.sleep(pause_s)
 
     async def keep_registered(self) -> None:
         """Registers it whenever Redis has lost it; runs until cancelled. Raises StoreMismatch."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import socket
 import time
@@ -22,6 +23,7 @@ from gateway.errors import ConfigError, StoreUnavailable
 from gateway.jobs import CALLBACK_TARGET, URL_TARGET
 from gateway.lag import LoopLag
 from gateway.opening import make_store
+from gateway.pauses import Pauses
 from gateway.registry import Registry
 from gateway.runner import Runner
 from gateway.settings import Settings
@@ -62,7 +64,7 @@ async def run_dispatcher(settings: Settings, *, redis_url: str, over: Callable[[
 async def _open_store(settings: Settings, redis_url: str, registry: Registry, stop: Stop) -> Store | None:
     store = make_store(settings, redis_url, flows=registry.flows)
     store.expect_notices(registry.notices)
-    delay_s = 0.1
+    pauses = Pauses(0.1, 2.0)
     while not stop.drain.is_set():
         try:
             await store.configure()
@@ -71,10 +73,8 @@ async def _open_store(settings: Settings, redis_url: str, registry: Registry, st
             return store
         except StoreUnavailable as error:
             log.warning("waiting for Redis", error=str(error))
-        try:
-            await asyncio.wait_for(stop.drain.wait(), delay_s * random.uniform(0.5, 1.5))  # noqa: S311 (jitter)
-        except TimeoutError:
-            delay_s = min(2.0, delay_s * 2)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.drain.wait(), pauses.next_s())
     await store.aclose()
     return None
 

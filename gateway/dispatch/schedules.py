@@ -14,6 +14,7 @@ import structlog
 from gateway.dispatch.failures import first_failure
 from gateway.dispatch.file_schedules import FileSchedules
 from gateway.errors import StoreError, StoreMismatch
+from gateway.pauses import Pauses
 from gateway.schedules import JobFacts, Schedule, plan
 from gateway.store import Store
 from gateway.store.slots import Due, DueSchedule, Fired, due_schedules, fire_slots
@@ -81,17 +82,16 @@ class Scheduler:
         return poll_s if due.later_ms is None else min(poll_s, max(_LEAST_S, due.later_ms / 1000))
 
     async def _keep_firing(self, partition: int) -> None:
-        delay_s = _RETRY_S[0]
+        pauses = Pauses(*_RETRY_S, rng=self._rng)
         while True:
             try:
                 wait_s = await self.fire_due(partition)
-                delay_s = _RETRY_S[0]
+                pauses.begin_anew()
             except StoreMismatch:
                 raise
             except StoreError as error:
-                log.warning("schedules wait", partition=partition, error=str(error), retry_in_s=round(delay_s, 2))
-                wait_s = delay_s * self._rng.uniform(0.5, 1.5)
-                delay_s = min(_RETRY_S[1], delay_s * 2)
+                wait_s = pauses.next_s()
+                log.warning("schedules wait", partition=partition, error=str(error), retry_in_s=round(wait_s, 2))
             await asyncio.sleep(wait_s)
 
     async def _fire(self, partition: int, due: Due, each: DueSchedule) -> str:

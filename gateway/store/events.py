@@ -7,7 +7,6 @@ is what `Last-Event-ID` holds. Nothing is asked of Redis, and nothing written th
 from __future__ import annotations
 
 import asyncio
-import random
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -17,6 +16,7 @@ from typing import Any, cast
 import structlog
 
 from gateway.errors import StoreError
+from gateway.pauses import Pauses
 from gateway.store.follower import Follower, LiveEvent
 from gateway.store.refusals import answered
 from gateway.store.store import Store
@@ -160,19 +160,19 @@ class EventFeed:
 
     async def _read(self) -> None:
         loop = asyncio.get_running_loop()
-        renew_at_s, delay_s = loop.time() + RENEW_S, _BACKOFF_S[0]
+        renew_at_s, pauses = loop.time() + RENEW_S, Pauses(*_BACKOFF_S)
         while self._followers:
             try:
                 if loop.time() >= renew_at_s:
                     await self._renew()
                     renew_at_s = loop.time() + RENEW_S
                 more = await self._step()
-                delay_s = _BACKOFF_S[0]
+                pauses.begin_anew()
                 await asyncio.sleep(0 if more else POLL_S)
             except StoreError as error:
-                log.warning("events interrupted", error=str(error), retry_in_s=round(delay_s, 2))
-                await asyncio.sleep(delay_s * random.uniform(0.5, 1.5))  # noqa: S311 (jitter)
-                delay_s, renew_at_s = min(_BACKOFF_S[1], delay_s * 2), 0.0
+                pause_s, renew_at_s = pauses.next_s(), 0.0
+                log.warning("events interrupted", error=str(error), retry_in_s=round(pause_s, 2))
+                await asyncio.sleep(pause_s)
 
     async def _renew(self) -> None:
         found = [await self._announce(partition) for partition in range(self._store.partitions)]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from redis.exceptions import RedisError
 from gateway.errors import StoreError
 from gateway.jobs import Status
 from gateway.keys import Keyspace
+from gateway.pauses import Pauses
 from gateway.store.channels import follow
 from gateway.store.scripts import Arg
 from gateway.store.store import Store
@@ -117,23 +117,22 @@ class Waits:
         return [status.decode() for status in await self._store.run("await_end", keyspace, args)]
 
     async def _listen(self) -> None:
-        delay_s = RECONNECT_S[0]
+        pauses = Pauses(*RECONNECT_S)
 
         async def subscribed() -> None:
-            nonlocal delay_s
             self._subscribed.set()
             await self._register_again()
-            delay_s = RECONNECT_S[0]
+            pauses.begin_anew()
 
         while True:
             try:
                 await follow(self._store.client, self._channels, subscribed=subscribed, received=self._tell)
             except (RedisError, OSError, StoreError) as error:
-                log.warning("waits interrupted", error=str(error), retry_in_s=round(delay_s, 2))
+                pause_s = pauses.next_s()
+                log.warning("waits interrupted", error=str(error), retry_in_s=round(pause_s, 2))
             finally:
                 self._subscribed.clear()
-            await asyncio.sleep(delay_s * random.uniform(0.5, 1.5))  # noqa: S311 (jitter)
-            delay_s = min(RECONNECT_S[1], delay_s * 2)
+            await asyncio.sleep(pause_s)
 
     async def _register_again(self) -> None:
         for ids in self._store.by_partition(self._ends).values():

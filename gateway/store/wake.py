@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Sequence
 
 import structlog
 from redis.exceptions import RedisError
 
 from gateway.keys import Keyspace
+from gateway.pauses import Pauses
 from gateway.store.channels import follow
 from gateway.store.client import Client
 
@@ -34,11 +34,10 @@ async def listen(
     something was put into an outbox, `on_handed(partition, told)` where a submit has made the standby claim.
     """
     channels = [(keyspace, keyspace.wake(dispatcher_id)) for keyspace in keyspaces]
-    delay_s = _RECONNECT_S[0]
+    pauses = Pauses(*_RECONNECT_S)
 
     async def subscribed() -> None:
-        nonlocal delay_s
-        delay_s = _RECONNECT_S[0]
+        pauses.begin_anew()
         for keyspace in keyspaces:
             on_wake(keyspace.partition)
 
@@ -57,6 +56,6 @@ async def listen(
         try:
             await follow(client, channels, subscribed=subscribed, received=received)
         except (RedisError, OSError) as error:
-            log.warning("wake-ups interrupted", error=str(error), retry_in_s=round(delay_s, 2))
-        await asyncio.sleep(delay_s * random.uniform(0.5, 1.5))  # noqa: S311 (jitter)
-        delay_s = min(_RECONNECT_S[1], delay_s * 2)
+            pause_s = pauses.next_s()
+            log.warning("wake-ups interrupted", error=str(error), retry_in_s=round(pause_s, 2))
+            await asyncio.sleep(pause_s)
