@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import structlog
+
+from gateway.ties import die_with_parent, kill_session, session_of
 
 log = structlog.get_logger(__name__)
 
@@ -21,7 +20,6 @@ SUPERVISOR_PID = "GATEWAY_SUPERVISOR_PID"
 """The variable that tells a child whose it is."""
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_PR_SET_PDEATHSIG = 1
 
 
 def stop_signals() -> list[signal.Signals]:
@@ -194,35 +192,6 @@ class Supervisor:
                     process.send_signal(sig)
 
 
-def session_of(leader: int) -> list[int]:
-    """What a process that has ended, and led a session of its own, left in it; only Linux can say what."""
-    left = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            fields = stat.read_text(errors="replace").rpartition(")")[2].split()
-            if fields[0] not in "ZX" and int(fields[3]) == leader:
-                left.append(int(stat.parent.name))
-    return left
-
-
-def kill_session(leader: int) -> list[int]:
-    """Kills what such a process has left."""
-    killed = []
-    for pid in session_of(leader):
-        with contextlib.suppress(OSError):
-            os.kill(pid, signal.SIGKILL)
-            killed.append(pid)
-    return killed
-
-
-def kill_children() -> None:
-    """Kills what this process has started and not waited for, as its last act; only Linux can say what."""
-    for listing in Path(f"/proc/{os.getpid()}/task").glob("*/children"):
-        with contextlib.suppress(OSError, ValueError):
-            for pid in listing.read_text().split():
-                os.kill(int(pid), signal.SIGKILL)
-
-
 def follow_supervisor(environ: MutableMapping[str, str]) -> bool:
     """Ties this process to the supervisor named in `environ`: whether there is one; what a child program calls first.
 
@@ -232,19 +201,6 @@ def follow_supervisor(environ: MutableMapping[str, str]) -> bool:
     if pid.isdigit():
         die_with_parent(int(pid))
     return pid.isdigit()
-
-
-def die_with_parent(expected_ppid: int, *, death_signal: signal.Signals = signal.SIGKILL) -> None:
-    """Has the kernel send `death_signal` to this process when its parent dies; only Linux can.
-
-    The parent may have died before that was arranged: then this process ends itself here, on any system.
-    """
-    if sys.platform == "linux":
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.prctl(_PR_SET_PDEATHSIG, int(death_signal), 0, 0, 0) != 0:
-            raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
-    if os.getppid() != expected_ppid:
-        os.kill(os.getpid(), death_signal)
 
 
 def _ending(code: int) -> dict[str, int | str]:

@@ -24,9 +24,9 @@ from gateway.supervisor import (
     Patience,
     Supervisor,
     follow_supervisor,
-    kill_session,
     stop_signals,
 )
+from gateway.ties import kill_session
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent died")
 
@@ -328,7 +328,7 @@ async def test_a_cancelled_run_leaves_no_child(diary: Diary) -> None:
 
 @linux_only
 def test_a_child_whose_parent_is_already_gone_ends_itself() -> None:
-    source = "from gateway.supervisor import die_with_parent; die_with_parent(1 << 30); print('alive')"
+    source = "from gateway.ties import die_with_parent; die_with_parent(1 << 30); print('alive')"
     done = subprocess.run(program(source), capture_output=True, timeout=20)
     assert done.returncode == -signal.SIGKILL
     assert done.stdout == b""
@@ -367,7 +367,7 @@ def children_of(pid: int) -> list[int]:
 
 LEAKS = """
 import subprocess, sys
-from gateway.supervisor import kill_children
+from gateway.ties import kill_children
 left = subprocess.Popen(["sleep", "300"], stdout=subprocess.DEVNULL)
 print(left.pid, flush=True)
 if sys.argv[1] == "kill":

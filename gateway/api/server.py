@@ -35,7 +35,8 @@ from gateway.settings import Settings, load
 from gateway.settings.environment import REDIS_URL, full_name
 from gateway.store import Store
 from gateway.store.apikeys import any_key
-from gateway.supervisor import SUPERVISOR_PID, die_with_parent, stop_signals
+from gateway.supervisor import SUPERVISOR_PID, stop_signals
+from gateway.ties import die_with_parent
 
 KEEP_ALIVE_S = 75
 GRACE_S = 10

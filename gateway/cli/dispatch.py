@@ -17,7 +17,8 @@ from gateway.cli.environment import Imports, hand_on, open_process, redis_url
 from gateway.dispatch.process import run_dispatcher
 from gateway.settings import Settings
 from gateway.settings.environment import REDIS_URL, full_name
-from gateway.supervisor import Child, Supervisor, kill_children
+from gateway.supervisor import Child, Supervisor
+from gateway.ties import kill_children
 
 CLOSE_S = 10.0
 """After the last attempt: how long lifespans, processes and connections may take to close."""

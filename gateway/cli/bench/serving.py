@@ -24,7 +24,7 @@ from gateway.collector import calm_collector
 from gateway.registry import Registry
 from gateway.secret import Secret
 from gateway.settings import GatewaySettings, RouteSettings, Settings, TriggerSettings
-from gateway.supervisor import die_with_parent
+from gateway.ties import die_with_parent
 
 SECRET = "a secret of the measurement"  # noqa: S105 - nobody else has it
 PARSE, READ, BELOW = "/parse", "/read", "/below"
