@@ -7,9 +7,10 @@ import contextlib
 import random
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import structlog
+from starlette.applications import Starlette
 
 import gateway as package
 from gateway.callouts import CallOuts
@@ -117,7 +118,6 @@ async def _run(
             listener.close()
             raise
         calm_collector()
-        targets = [*registry.targets, CALLBACK_TARGET, URL_TARGET]
         app = health_app(
             store,
             metrics,
@@ -125,22 +125,33 @@ async def _run(
             lag=lag,
             idle_s=dispatcher.idle_s,
             stuck_after_s=float(gateway.stuck_after),
-            targets=targets,
+            targets=[*registry.targets, CALLBACK_TARGET, URL_TARGET],
             trouble=registry.trouble,
         )
-        server = health_server(app)
-        measuring = asyncio.create_task(lag.run())
-        health = asyncio.create_task(server.serve([listener]))
         try:
-            await dispatcher.run(stop)
+            async with _telling(app, listener, lag):
+                try:
+                    await dispatcher.run(stop)
+                finally:
+                    over()
         finally:
-            over()
-            server.should_exit = True
-            measuring.cancel()
-            await asyncio.gather(health, measuring, return_exceptions=True)
             await registry.aclose()
             if tracing is not None:
                 await asyncio.to_thread(tracing.close)
+
+
+@contextlib.asynccontextmanager
+async def _telling(app: Starlette, listener: socket.socket, lag: LoopLag) -> AsyncIterator[None]:
+    """Serves the health routes, and measures the loop's lag for them, while the block runs."""
+    server = health_server(app)
+    measuring = asyncio.create_task(lag.run())
+    serving = asyncio.create_task(server.serve([listener]))
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        measuring.cancel()
+        await asyncio.gather(serving, measuring, return_exceptions=True)
 
 
 def _listener(host: str, port: int) -> socket.socket:
