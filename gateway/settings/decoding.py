@@ -69,7 +69,7 @@ def field_names(kind: Any) -> tuple[str, ...]:
     return _field_names(kind)
 
 
-@cache
+@cache  # whose type has no place for a type variable
 def _field_names(kind: Any) -> tuple[str, ...]:
     return tuple(field.encode_name for field in msgspec.structs.fields(kind))
 
@@ -93,6 +93,11 @@ def concrete_types(kind: Any) -> Iterator[Any]:
         yield kind
 
 
+def is_struct(kind: Any) -> bool:
+    """Whether a type is a Struct."""
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
 def _read_custom(secrets: SecretSource | None, kind: type, value: object) -> object:
     if kind is Duration:
         return parse_duration(value)
@@ -114,7 +119,7 @@ def _located(exc: msgspec.ValidationError, kind: Any, place: str, beside: Sequen
     if not path and (missing := _MISSING.match(message)):
         detail += _meant(missing[1], beside)
     if message.startswith("Invalid value "):
-        tags = [each.__struct_config__.tag for each in _types_at(kind, path.rpartition(".")[0]) if _is_struct(each)]
+        tags = [each.__struct_config__.tag for each in _types_at(kind, path.rpartition(".")[0]) if is_struct(each)]
         detail = f"{_lowered(message)}; write one of: {', '.join(map(str, tags))}"
     path = path.removeprefix(".").replace("[...]", "")
     if isinstance(exc.__cause__, FieldFault):
@@ -130,7 +135,7 @@ def _meant(missing: str, beside: Sequence[str]) -> str:
 
 def _detail(message: str, types: Sequence[Any], *, in_file: bool) -> str:
     if unknown := _UNKNOWN.match(message):
-        known = [name for kind in types if _is_struct(kind) for name in field_names(kind)]
+        known = [name for kind in types if is_struct(kind) for name in field_names(kind)]
         return _unknown(unknown[1], known, in_file=in_file)
     if missing := _MISSING.match(message):
         return f'missing key "{missing[1]}"'
@@ -168,9 +173,5 @@ def _types_at(kind: Any, path: str) -> Iterator[Any]:
 def _step(kind: Any, name: str, index: str) -> Iterator[Any]:
     if index:
         yield from (part for part in get_args(kind)[-2:] if part is not Ellipsis)
-    elif _is_struct(kind):
+    elif is_struct(kind):
         yield from (field.type for field in msgspec.structs.fields(kind) if field.encode_name == name)
-
-
-def _is_struct(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)

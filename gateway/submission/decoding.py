@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from datetime import datetime
-from types import UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin
 
 import msgspec
 
@@ -15,6 +13,7 @@ from gateway.durations import Duration, parse_duration
 from gateway.errors import Fault, InvalidRequest
 from gateway.limits import Rate
 from gateway.nesting import MAX_DEPTH, too_deep
+from gateway.settings.decoding import concrete_types, is_struct
 from gateway.spelling import mend_name
 from gateway.submission.body import SubmitBody
 from gateway.submission.faults import Faults, step
@@ -140,9 +139,9 @@ def _read_struct(fields: dict[str, msgspec.Raw], kind: Any, pointer: str, faults
 
 
 def _read_value(raw: msgspec.Raw, kind: Any, pointer: str, faults: Faults) -> Any:
-    kinds = list(_alternatives(kind))
+    kinds = list(concrete_types(kind))
     text = bytes(raw)
-    if text[:1] == b"{" and (struct := next((each for each in kinds if _is_struct(each)), None)):
+    if text[:1] == b"{" and (struct := next((each for each in kinds if is_struct(each)), None)):
         return _read_struct(msgspec.json.decode(text, type=dict[str, msgspec.Raw]), struct, pointer, faults)
     if text[:1] == b"[" and (items := next((each for each in kinds if get_origin(each) is tuple), None)):
         raws = msgspec.json.decode(text, type=list[msgspec.Raw])
@@ -161,21 +160,6 @@ def _choices(exc: msgspec.ValidationError, kinds: list[Any]) -> str:
         return ""
     choices = [str(choice) for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]
     return f"; write one of: {', '.join(choices)}"
-
-
-def _alternatives(kind: Any) -> Iterator[Any]:
-    origin = get_origin(kind)
-    if origin is Annotated:
-        yield from _alternatives(get_args(kind)[0])
-    elif origin in (Union, UnionType):
-        for part in get_args(kind):
-            yield from _alternatives(part)
-    else:
-        yield kind
-
-
-def _is_struct(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
 def _plain(exc: msgspec.ValidationError) -> str:
