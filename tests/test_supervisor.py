@@ -345,7 +345,7 @@ def test_the_supervisors_pid_is_not_handed_on_to_a_childs_own_children() -> None
 
 
 def test_a_process_that_no_supervisor_started_is_left_as_it_is() -> None:
-    follow_supervisor({})
+    assert not follow_supervisor({})
 
 
 def test_children_get_their_environment_added_to_ours(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from gateway.store.registered import put_registered, remove_registered
 from tests.dispatch.running import Dispatching, dispatching, settings_for
 from tests.egress.receiver import Receiver, always, answer, stall
 from tests.servers import Server
-from tests.waiting import until
+from tests.waiting import until_so
 
 
 @pytest.fixture
@@ -54,7 +53,7 @@ async def test_removed_target_lets_its_jobs_die_of_it(calling: Dispatching) -> N
         running = await calling.client.submit("late", 1)
         await receiver.arrived()
         await remove_registered(calling.client.store, "late")
-        await until(lambda: _gone(calling))
+        await until_so(lambda: "late" not in calling.runner.registry.targets)
         waiting = await calling.client.submit("late", 1)
         records: list[Record] = [await calling.client.ended(job_id) for job_id in (running, waiting)]
     assert records[1].reason == "no_target"
@@ -62,12 +61,6 @@ async def test_removed_target_lets_its_jobs_die_of_it(calling: Dispatching) -> N
         ("no_target", "no_target"),
         ("exhausted", "timeout"),
     )
-
-
-async def _gone(running: Dispatching) -> bool:
-    known = await running.client.store.client.hlen(running.client.store.keyspaces[0].targets)
-    await asyncio.sleep(0.05)
-    return known == 1
 
 
 async def test_definition_that_cannot_be_used_hides_no_other(calling: Dispatching) -> None:
