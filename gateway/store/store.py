@@ -78,24 +78,26 @@ class Store:
             raise
         return store
 
-    @property
-    def signing_keys(self) -> tuple[Secret, ...]:
-        """The installation's own signing keys (`whsk_…`), the present one first; none before the data is configured."""
-        return self._signing_keys.present
-
-    async def read_signing_keys(self) -> None:
-        """Takes over a key that was made elsewhere since."""
-        await self._signing_keys.read()
-
-    async def rotate_signing_key(self, key: SigningKey, *, stays_ms: int) -> None:
-        """Makes this the installation's key; the one until now signs as well for so long. Raises StoreError."""
-        await self._repeatable("signing_rotate", self.control, [key.reveal(), stays_ms, MOST_OLD_KEYS])
-        await self._signing_keys.read()
-
     async def aclose(self) -> None:
         """Waits for submits under way and drops the connections."""
         await self._submits.aclose()
         await self.client.aclose()
+
+    def expect_flows(self, flows: Mapping[str, Mapping[str, int]]) -> None:
+        """Which targets have flows, with what limits (`gateway.limits.flow_fields`); `configure` registers them."""
+        self._places.expect(flows)
+
+    def expect_notices(self, notices: tuple[str, str, int] | None) -> None:
+        """Which target is told of disabled ones, its lane and its attempts; `configure` writes it."""
+        self._notices, self._expects_notices = notices, True
+
+    def expect_rules(self, *, dead_most: int, lane_caps: Mapping[str, int]) -> None:
+        """How many dead jobs of each target are kept, and how many pending ones a lane takes; `configure` writes it."""
+        self._rules = (str(dead_most), ",".join(f"{lane}={most}" for lane, most in lane_caps.items()) or "-")
+
+    def expect_durability(self, durability: Durability, *, replicas: int) -> None:
+        """What a submit must have reached before it returns, where the call itself says nothing else."""
+        self._submits.durability, self._submits.replicas = durability, replicas
 
     async def configure(self) -> None:
         """Refuses a server that must not hold jobs, and data of another schema or partition count.
@@ -109,12 +111,6 @@ class Store:
         """As `configure`, which raises the same; registers no limits, and makes no key."""
         await self._examine()
         await each_of(self.keyspaces, lambda keyspace: self._configure(keyspace, ""))
-
-    async def _examine(self) -> None:
-        submits = self._submits
-        self.remarks = await examine(
-            self.client, durability=submits.durability, replicas=submits.replicas, now_s=self._clock()
-        )
 
     async def register(self) -> None:
         """Registers lanes, rules and limits, and keeps our signing key if there is none: then claims take jobs.
@@ -143,35 +139,19 @@ class Store:
         epoch = self.client.hget(self.keyspaces[partition].conf, "epoch")
         return bool(await answered(cast("Any", epoch)) == self._epochs[partition])
 
-    async def _configure(self, keyspace: Keyspace, candidate: str) -> None:
-        args: list[Arg] = [self.partitions, candidate, *self._rules, *self.lanes]
-        schema, partitions, _ = await self.run("configure", keyspace, args)
-        if schema > SCHEMA:
-            raise StoreMismatch(
-                f"a newer version of event-gateway works on the data in Redis (schema {schema}, this one knows "
-                f"{SCHEMA}): upgrade this process"
-            )
-        if partitions != self.partitions:
-            raise StoreMismatch(
-                f"the data in Redis was laid out for {partitions} partitions, the configuration says "
-                f"{self.partitions}: set gateway.partitions = {partitions}, or use another namespace"
-            )
+    @property
+    def signing_keys(self) -> tuple[Secret, ...]:
+        """The installation's own signing keys (`whsk_…`), the present one first; none before the data is configured."""
+        return self._signing_keys.present
 
-    def expect_flows(self, flows: Mapping[str, Mapping[str, int]]) -> None:
-        """Which targets have flows, with what limits (`gateway.limits.flow_fields`); `configure` registers them."""
-        self._places.expect(flows)
+    async def read_signing_keys(self) -> None:
+        """Takes over a key that was made elsewhere since."""
+        await self._signing_keys.read()
 
-    def expect_notices(self, notices: tuple[str, str, int] | None) -> None:
-        """Which target is told of disabled ones, its lane and its attempts; `configure` writes it."""
-        self._notices, self._expects_notices = notices, True
-
-    def expect_rules(self, *, dead_most: int, lane_caps: Mapping[str, int]) -> None:
-        """How many dead jobs of each target are kept, and how many pending ones a lane takes; `configure` writes it."""
-        self._rules = (str(dead_most), ",".join(f"{lane}={most}" for lane, most in lane_caps.items()) or "-")
-
-    def expect_durability(self, durability: Durability, *, replicas: int) -> None:
-        """What a submit must have reached before it returns, where the call itself says nothing else."""
-        self._submits.durability, self._submits.replicas = durability, replicas
+    async def rotate_signing_key(self, key: SigningKey, *, stays_ms: int) -> None:
+        """Makes this the installation's key; the one until now signs as well for so long. Raises StoreError."""
+        await self._repeatable("signing_rotate", self.control, [key.reveal(), stays_ms, MOST_OLD_KEYS])
+        await self._signing_keys.read()
 
     async def control_lane(self, lane: str, *, paused: bool) -> None:
         """Pauses a lane, or lets it go on; raises NotFound if there never was such a lane."""
@@ -239,15 +219,6 @@ class Store:
         await each_of(list(groups), look_up)
         return [found[job_id] for job_id in job_ids]
 
-    async def _with_callback(self, found: Found) -> Found:
-        """With the status of its callback, where that lies in another partition."""
-        record = found.record
-        if not record.callback_job_id or record.callback_status or self.partitions == 1:
-            return found
-        callback = (await self.find_many([record.callback_job_id], short=True))[0]
-        status = "pending" if callback is None else callback.record.status.value
-        return replace(found, record=replace(record, callback_status=status))
-
     async def cancel(self, job_id: str) -> Literal["cancelled", "asked"]:
         """Cancels a waiting job at once, asks for it where it runs; raises NotFound, or WrongState if it is over."""
         args = [job_id, secrets.token_hex(8)]
@@ -278,6 +249,30 @@ class Store:
         """Raises StoreError if half of the partitions, or more, do not take a script that writes."""
         await self.mostly("configure", [self.partitions, "", "", "", *self.lanes])
 
+    @property
+    def control(self) -> Keyspace:
+        """The control partition, where lies what concerns the installation as a whole."""
+        return self.keyspaces[0]
+
+    def keyspace_of(self, job_id: str) -> Keyspace:
+        """Where a job lies; raises NotFound if it is no job id."""
+        return self.keyspaces[partition_of(job_id, self.partitions)]
+
+    def by_partition(self, job_ids: Iterable[str]) -> dict[Keyspace, list[str]]:
+        """Jobs by where they lie, in order; raises NotFound for what is no job id."""
+        groups: dict[Keyspace, list[str]] = {}
+        for job_id in job_ids:
+            groups.setdefault(self.keyspace_of(job_id), []).append(job_id)
+        return groups
+
+    async def run(self, name: str, keyspace: Keyspace, args: Sequence[Arg]) -> Any:
+        """Calls a script in one partition; raises StoreError."""
+        return await run(self.client, name, keyspace.prefix, args)
+
+    async def everywhere(self, name: str, args: Sequence[Arg]) -> list[Any]:
+        """Calls a script in every partition: the replies, in order; raises StoreError if one of them fails."""
+        return await each_of(self.keyspaces, lambda keyspace: self.run(name, keyspace, args))
+
     async def mostly(self, name: str, args: Sequence[Arg]) -> list[Any]:
         """Calls a script in every partition: the replies of those that answer; raises StoreError if half of them do
         not. One server of a Cluster that is being failed over is no reason to take every gateway out of its balancer.
@@ -295,29 +290,34 @@ class Store:
             raise problems[0]
         return [reply for reply in replies if reply is not None]
 
-    async def run(self, name: str, keyspace: Keyspace, args: Sequence[Arg]) -> Any:
-        """Calls a script in one partition; raises StoreError."""
-        return await run(self.client, name, keyspace.prefix, args)
+    async def _examine(self) -> None:
+        submits = self._submits
+        self.remarks = await examine(
+            self.client, durability=submits.durability, replicas=submits.replicas, now_s=self._clock()
+        )
 
-    async def everywhere(self, name: str, args: Sequence[Arg]) -> list[Any]:
-        """Calls a script in every partition: the replies, in order; raises StoreError if one of them fails."""
-        return await each_of(self.keyspaces, lambda keyspace: self.run(name, keyspace, args))
+    async def _configure(self, keyspace: Keyspace, candidate: str) -> None:
+        args: list[Arg] = [self.partitions, candidate, *self._rules, *self.lanes]
+        schema, partitions, _ = await self.run("configure", keyspace, args)
+        if schema > SCHEMA:
+            raise StoreMismatch(
+                f"a newer version of event-gateway works on the data in Redis (schema {schema}, this one knows "
+                f"{SCHEMA}): upgrade this process"
+            )
+        if partitions != self.partitions:
+            raise StoreMismatch(
+                f"the data in Redis was laid out for {partitions} partitions, the configuration says "
+                f"{self.partitions}: set gateway.partitions = {partitions}, or use another namespace"
+            )
 
-    @property
-    def control(self) -> Keyspace:
-        """The control partition, where lies what concerns the installation as a whole."""
-        return self.keyspaces[0]
-
-    def keyspace_of(self, job_id: str) -> Keyspace:
-        """Where a job lies; raises NotFound if it is no job id."""
-        return self.keyspaces[partition_of(job_id, self.partitions)]
-
-    def by_partition(self, job_ids: Iterable[str]) -> dict[Keyspace, list[str]]:
-        """Jobs by where they lie, in order; raises NotFound for what is no job id."""
-        groups: dict[Keyspace, list[str]] = {}
-        for job_id in job_ids:
-            groups.setdefault(self.keyspace_of(job_id), []).append(job_id)
-        return groups
+    async def _with_callback(self, found: Found) -> Found:
+        """With the status of its callback, where that lies in another partition."""
+        record = found.record
+        if not record.callback_job_id or record.callback_status or self.partitions == 1:
+            return found
+        callback = (await self.find_many([record.callback_job_id], short=True))[0]
+        status = "pending" if callback is None else callback.record.status.value
+        return replace(found, record=replace(record, callback_status=status))
 
     async def _repeatable(self, name: str, keyspace: Keyspace, args: Sequence[Arg]) -> Any:
         # the arguments hold a nonce by which the script knows a repeat, so a lost reply is asked for once more
