@@ -84,19 +84,6 @@ class Journal:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._write_soon())
 
-    def _begin(self, trigger: Trigger, which: List) -> _Waiting | None:
-        """Where to note deliveries to a trigger as it is now; None if none are to be noted."""
-        kept = trigger.reception.deliveries
-        most = min(kept.keep, MOST_REJECTIONS) if which == "rejections" else kept.keep
-        before = self._waiting.get((trigger.name, which))
-        if most == 0 or (before is None and len(self._waiting) >= MAX_TRIGGERS):
-            return None
-        entries = deque(() if before is None else before.entries, maxlen=most)
-        most_body = MAX_BODY if which == "deliveries" and kept.bodies else -1
-        waiting = self._waiting[trigger.name, which] = _Waiting(trigger, most, most_body, entries)
-        self._bytes = sum(len(noted.request.body) for each in self._waiting.values() for _, noted in each.entries)
-        return waiting
-
     async def write(self, trigger: Trigger, noted: Noted) -> str:
         """Writes it now: its id, empty if the trigger keeps none. Raises StoreError."""
         keep = trigger.reception.deliveries.keep
@@ -110,6 +97,19 @@ class Journal:
             await asyncio.wait([self._task])
         if self._waiting:
             await self._write()
+
+    def _begin(self, trigger: Trigger, which: List) -> _Waiting | None:
+        """Where to note deliveries to a trigger as it is now; None if none are to be noted."""
+        kept = trigger.reception.deliveries
+        most = min(kept.keep, MOST_REJECTIONS) if which == "rejections" else kept.keep
+        before = self._waiting.get((trigger.name, which))
+        if most == 0 or (before is None and len(self._waiting) >= MAX_TRIGGERS):
+            return None
+        entries = deque(() if before is None else before.entries, maxlen=most)
+        most_body = MAX_BODY if which == "deliveries" and kept.bodies else -1
+        waiting = self._waiting[trigger.name, which] = _Waiting(trigger, most, most_body, entries)
+        self._bytes = sum(len(noted.request.body) for each in self._waiting.values() for _, noted in each.entries)
+        return waiting
 
     async def _write_soon(self) -> None:
         wait_s = EVERY_S

@@ -39,9 +39,6 @@ class _Answer(httpx.AsyncByteStream):
         self._gone = asyncio.Event()
         self._task = asyncio.create_task(self._run(app, scope))
 
-    async def _run(self, app: ASGIApp, scope: dict[str, Any]) -> None:
-        await app(scope, self._receive, self._send)
-
     async def head(self) -> tuple[int, Any]:
         """Status and headers; whatever the application raises before them."""
         waiting: list[asyncio.Future[Any]] = [self._task, self._head]
@@ -61,6 +58,9 @@ class _Answer(httpx.AsyncByteStream):
             self._pieces.get_nowait()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._task, _CLOSE_S)
+
+    async def _run(self, app: ASGIApp, scope: dict[str, Any]) -> None:
+        await app(scope, self._receive, self._send)
 
     async def _receive(self) -> Message:
         if self._body is not None:

@@ -123,14 +123,6 @@ class Registry:
         targets = self._builtin | dict(self.targets)
         return {name: flow for name, target in targets.items() if (flow := target.flow) is not None}
 
-    def _notices(self, settings: Settings) -> tuple[str, str, int] | None:
-        """Target, lane and attempts of the jobs that tell of disabled targets; None if nobody is to be told."""
-        name = notices_target(settings)
-        if name is None:
-            return None
-        target = self._configured[name]
-        return name, target.lane or settings.lanes.default, target.retry.max_attempts
-
     def callback_config(self, url: str, secret: Secret | str | None = None) -> Any:
         """The http executor's config for one callback; ConfigError (place `callback…`) if it cannot be."""
         return callback_config(self._builtin[CALLBACK_TARGET].executor, url, secret)
@@ -179,6 +171,14 @@ class Registry:
                     await executor.aclose()
             except Exception as exc:
                 log.error("executor did not close", executor=executor.name, exc_info=exc)
+
+    def _notices(self, settings: Settings) -> tuple[str, str, int] | None:
+        """Target, lane and attempts of the jobs that tell of disabled targets; None if nobody is to be told."""
+        name = notices_target(settings)
+        if name is None:
+            return None
+        target = self._configured[name]
+        return name, target.lane or settings.lanes.default, target.retry.max_attempts
 
 
 async def _start(executor: Executor[Any]) -> None:

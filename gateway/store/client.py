@@ -193,53 +193,8 @@ class Client(Redis):
         sent.add_done_callback(self._heard)
         return sent
 
-    def _heard(self, sent: asyncio.Future[list[Any]]) -> None:
-        error = sent.exception() or sent.result()[0]
-        if isinstance(error, (RedisError, OSError)):
-            self.failed(error)
-        elif self._away_s is not None:
-            self.progressed()
-
     def look_around(self) -> None:
         """Told of each call before it is sent; a client of one server looks for no other."""
-
-    def _ready(self) -> Link | None:
-        """The connection that calls share, if there is one that can be trusted."""
-        link = self._link
-        return link if link is not None and link.usable and link.made_in == self.generation else None
-
-    async def _linked(self) -> Link:
-        before = self._dials
-        closes = self._closes
-        async with self._linking:
-            self._check_open(closes)
-            if (ready := self._ready()) is not None:
-                return ready
-            link = self._link
-            # one dial speaks for all who wait: a server that takes connections and says nothing would be asked by each
-            # of them in turn, and the last one wait for all of them
-            if self._undialled is not None and self._undialled[0] > before:
-                raise alike(self._undialled[1])
-            if link is not None:
-                link.retire()
-                self._retired = [each for each in (*self._retired, link) if each.usable]
-            self._link, made_in = None, self.generation
-            self._dials += 1
-            try:
-                connection = await self.dial()
-            except (RedisError, OSError) as error:
-                self._undialled = (self._dials, alike(error))
-                raise
-            if closes != self._closes:
-                await connection.disconnect(nowait=True)
-            self._check_open(closes)
-            self._link = Link(connection, timeout_s=self._reply_timeout_s, made_in=made_in)
-            return self._link
-
-    def _check_open(self, closes: int) -> None:
-        """Raises ConnectionError if the client was closed since it had been so often."""
-        if closes != self._closes:
-            raise ConnectionError("the connection is closed")
 
     async def dial(self) -> Any:
         """A connection that the library makes and that is of none of its pools: it is the caller's to close."""
@@ -295,6 +250,51 @@ class Client(Redis):
         await super().aclose(close_connection_pool)
         if self._closing:
             await asyncio.wait(self._closing)
+
+    def _heard(self, sent: asyncio.Future[list[Any]]) -> None:
+        error = sent.exception() or sent.result()[0]
+        if isinstance(error, (RedisError, OSError)):
+            self.failed(error)
+        elif self._away_s is not None:
+            self.progressed()
+
+    def _ready(self) -> Link | None:
+        """The connection that calls share, if there is one that can be trusted."""
+        link = self._link
+        return link if link is not None and link.usable and link.made_in == self.generation else None
+
+    async def _linked(self) -> Link:
+        before = self._dials
+        closes = self._closes
+        async with self._linking:
+            self._check_open(closes)
+            if (ready := self._ready()) is not None:
+                return ready
+            link = self._link
+            # one dial speaks for all who wait: a server that takes connections and says nothing would be asked by each
+            # of them in turn, and the last one wait for all of them
+            if self._undialled is not None and self._undialled[0] > before:
+                raise alike(self._undialled[1])
+            if link is not None:
+                link.retire()
+                self._retired = [each for each in (*self._retired, link) if each.usable]
+            self._link, made_in = None, self.generation
+            self._dials += 1
+            try:
+                connection = await self.dial()
+            except (RedisError, OSError) as error:
+                self._undialled = (self._dials, alike(error))
+                raise
+            if closes != self._closes:
+                await connection.disconnect(nowait=True)
+            self._check_open(closes)
+            self._link = Link(connection, timeout_s=self._reply_timeout_s, made_in=made_in)
+            return self._link
+
+    def _check_open(self, closes: int) -> None:
+        """Raises ConnectionError if the client was closed since it had been so often."""
+        if closes != self._closes:
+            raise ConnectionError("the connection is closed")
 
     def _rebuild(self) -> None:
         """A fresh pool; the old one's connections are closed, also those that somebody never gave back."""

@@ -98,15 +98,6 @@ class Cluster(Client):
         owner = None if self._stale else self._owners[key_slot(_key_of(command).encode())]
         return None if owner is None else self._node(owner).begin(*command)
 
-    async def _routed(self, args: Sequence[Any], send: Callable[[Client], Awaitable[Any]]) -> Any:
-        for _ in range(_MOVES_MOST):
-            server = await self.server_of(_key_of(args)) if len(args) > 1 else (await self.servers())[0]
-            try:
-                return await send(server)
-            except MovedError as error:  # it was not carried out
-                self.moved(error)
-        raise ConnectionError("the nodes send each other the slot in a circle")
-
     def moved(self, error: MovedError) -> None:
         """Told where a slot is now; more may have moved, so the nodes are asked, too."""
         if error.host:
@@ -122,6 +113,15 @@ class Cluster(Client):
         await super().aclose(close_connection_pool)
         for node in list(self._nodes.values()):
             await node.aclose()
+
+    async def _routed(self, args: Sequence[Any], send: Callable[[Client], Awaitable[Any]]) -> Any:
+        for _ in range(_MOVES_MOST):
+            server = await self.server_of(_key_of(args)) if len(args) > 1 else (await self.servers())[0]
+            try:
+                return await send(server)
+            except MovedError as error:  # it was not carried out
+                self.moved(error)
+        raise ConnectionError("the nodes send each other the slot in a circle")
 
     def _node(self, address: Address) -> _Node:
         node = self._nodes.get(address)

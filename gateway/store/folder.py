@@ -72,11 +72,6 @@ class DataFolder:
                 raise
         return handle
 
-    def _held(self, holder: str) -> ConfigError:
-        process = f"process {holder}" if holder else "another process"
-        mend = f"stop it (kill {holder.split()[0]})" if holder else "stop that process"
-        return ConfigError(str(self.path), f"in use by {process}; {mend}, or give this one another with --data-dir")
-
     def lock_server(self) -> int | None:
         """A descriptor that holds the server's lock and is to be inherited by it; None while a server has it."""
         with self._usable():
@@ -137,6 +132,11 @@ class DataFolder:
             handle.seek(max(0, os.fstat(handle.fileno()).st_size - 65536))
             return handle.read().decode(errors="replace").splitlines()[-lines:]
         return []
+
+    def _held(self, holder: str) -> ConfigError:
+        process = f"process {holder}" if holder else "another process"
+        mend = f"stop it (kill {holder.split()[0]})" if holder else "stop that process"
+        return ConfigError(str(self.path), f"in use by {process}; {mend}, or give this one another with --data-dir")
 
     @contextlib.contextmanager
     def _usable(self) -> Iterator[None]:

@@ -129,6 +129,12 @@ class Submitter:
         if self._sweeping is None and until_s is not None:
             self._sweep_later()
 
+    async def aclose(self) -> None:
+        """Waits for the calls under way, if any."""
+        while self._calls or self._leaving is not None:
+            self._ended.clear()
+            await self._ended.wait()
+
     def _sweep_later(self) -> None:
         self._sweeping = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
 
@@ -150,12 +156,6 @@ class Submitter:
         self._waiting = waiting
         self._waiting_jobs = sum([len(asked.jobs) for asked in waiting])
         self._waiting_bytes = sum([len(job.payload) for asked in waiting for job in asked.jobs])
-
-    async def aclose(self) -> None:
-        """Waits for the calls under way, if any."""
-        while self._calls or self._leaving is not None:
-            self._ended.clear()
-            await self._ended.wait()
 
     def _leave(self) -> None:
         """Sends what waits, or as much of it as one call takes."""
