@@ -29,8 +29,6 @@ from gateway.transitions import ENDING_LINES
 HEADER = b"gateway-token"
 log = structlog.get_logger(__name__)
 
-UNSAID = msgspec.Raw(b"null")
-
 
 class CompleteBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The result, any JSON value; the token, where it is not in the header `gateway-token`."""
@@ -53,7 +51,7 @@ class HeartbeatBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """How far the work is, any small JSON value."""
 
     token: str | None = None
-    progress: msgspec.Raw = msgspec.field(default_factory=lambda: UNSAID)
+    progress: msgspec.Raw = msgspec.field(default_factory=lambda: NULL)
 
 
 async def complete(call: Call) -> Reply:
@@ -80,7 +78,7 @@ async def beat(call: Call) -> Reply:
     body = await optional_body(call, HeartbeatBody)
     job_id, token = _held(call, body.token)
     try:
-        progress = "" if body.progress is UNSAID else encode_progress(verbatim(bytes(body.progress)))
+        progress = "" if body.progress is NULL else encode_progress(verbatim(bytes(body.progress)))
     except (ValueError, TypeError) as exc:
         raise InvalidRequest("the progress cannot be kept", faults=[Fault("/progress", str(exc))]) from exc
     deadline_ms = await call.in_time(lambda: heartbeat(call.gateway.store, job_id, token, progress=progress))

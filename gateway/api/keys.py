@@ -9,7 +9,7 @@ import msgspec
 from gateway.api.auth import ANYONE
 from gateway.api.call import Call
 from gateway.api.json_bodies import json_text
-from gateway.api.reply import Reply, json_reply
+from gateway.api.reply import DONE, Reply, json_reply
 from gateway.apikeys import ApiKey, Scope
 from gateway.errors import InvalidRequest, WrongState
 from gateway.jobs import Callback
@@ -61,7 +61,7 @@ async def delete(call: Call) -> Reply:
     key_id = call.path_value("key_id")
     await call.in_time(lambda: delete_key(call.gateway.store, key_id))
     call.gateway.authoriser.forget(key_id)
-    return Reply(204, content_type=b"")
+    return DONE
 
 
 def _render(key: ApiKey) -> dict[str, Any]:

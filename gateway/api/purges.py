@@ -8,7 +8,7 @@ from gateway.api.call import Call
 from gateway.api.json_bodies import whole_body
 from gateway.api.query import NO_CURSOR, is_cursor
 from gateway.api.replays import ReplayFilter, read_filter
-from gateway.api.reply import Reply, json_reply
+from gateway.api.reply import DONE, Reply, json_reply
 from gateway.store.purge import DeadFilter, purge, purge_some
 
 
@@ -23,7 +23,7 @@ async def purge_one(call: Call) -> Reply:
     """204; WrongState if the job is not dead."""
     job_id = call.path_value("job_id")
     await call.in_time(lambda: purge(call.gateway.store, job_id))
-    return Reply(204, content_type=b"")
+    return DONE
 
 
 async def purge_many(call: Call) -> Reply:

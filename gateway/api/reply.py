@@ -24,6 +24,10 @@ class Reply(msgspec.Struct, frozen=True):
     close: bool = False
 
 
+DONE = Reply(NO_CONTENT, content_type=b"")
+"""What was asked is done, and there is nothing to say of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stream:
     """An answer without an end of its own: `run` sends all of it, and returns when it is over or the client is gone."""

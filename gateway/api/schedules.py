@@ -9,7 +9,7 @@ import orjson
 from gateway.api.call import Call
 from gateway.api.json_bodies import json_text
 from gateway.api.query import Query
-from gateway.api.reply import Reply, json_reply
+from gateway.api.reply import DONE, Reply, json_reply
 from gateway.errors import Fault, InvalidRequest, WrongState
 from gateway.events import JobEvent
 from gateway.keys import NAME
@@ -63,7 +63,7 @@ async def delete(call: Call) -> Reply:
     store, name = call.gateway.store, call.path_value("name")
     _refuse_files_own(call, name)
     await call.in_time(lambda: remove_schedule(store, name))
-    return Reply(204, content_type=b"")
+    return DONE
 
 
 async def pause(call: Call) -> Reply:

@@ -13,7 +13,7 @@ from gateway.api.json_bodies import json_text, optional_body
 from gateway.api.query import Query
 from gateway.api.registering import parse_target, rotated
 from gateway.api.replays import DEFAULT_RATE
-from gateway.api.reply import Reply, json_reply
+from gateway.api.reply import DONE, Reply, json_reply
 from gateway.backoff import RetryPolicy, patience_s
 from gateway.durations import Duration
 from gateway.egress.addresses import Allowed
@@ -71,7 +71,7 @@ async def delete(call: Call) -> Reply:
         raise WrongState(f"{jobs} jobs of target {name} wait or run: let them end, cancel them, or send ?force=true")
     await call.in_time(lambda: remove_registered(gateway.store, name))
     await call.in_time(gateway.registrations.refresh)
-    return Reply(204, content_type=b"")
+    return DONE
 
 
 def _check_reached(target: Target, allowed: Allowed) -> None:

@@ -13,7 +13,7 @@ from gateway.api.hooks import submit_matches
 from gateway.api.json_bodies import json_text
 from gateway.api.query import Query
 from gateway.api.registering import pointer_of
-from gateway.api.reply import Reply, json_reply
+from gateway.api.reply import DONE, Reply, json_reply
 from gateway.deliveries import VERDICTS, Facts, Noted, Summary, Verdict, read_detail
 from gateway.errors import ConfigError, Fault, InvalidRequest, NotFound, WrongState
 from gateway.secret import Secret
@@ -71,7 +71,7 @@ async def delete(call: Call) -> Reply:
     _refuse_files_own(call, name)
     await call.in_time(lambda: remove_trigger(call.gateway.store, name))
     call.gateway.triggers.forget(name)
-    return Reply(204, content_type=b"")
+    return DONE
 
 
 async def deliveries(call: Call) -> Reply:
