@@ -26,6 +26,7 @@ from gateway.registry.targets import check_runnable, notices_target
 from gateway.settings import Settings
 from gateway.settings.loading import FILE
 from gateway.settings.model import NoticeSettings
+from gateway.tracing import check_tracing
 
 app = typer.Typer(help="Checks, shows and begins a configuration.", add_completion=False, no_args_is_help=True)
 
@@ -113,12 +114,17 @@ def _redis(settings: Settings) -> str:
 
 
 def faults(settings: Settings) -> Iterator[ConfigError]:
-    """Ports that meet, the first fault of every target, trigger and schedule, and notices for no target.
+    """Ports that meet, tracing that is not supported, the first fault of each target, trigger and schedule, and notices
+    for no target.
 
     Raises PluginError for a plugin that does not load.
     """
     try:
         check_ports_apart(settings.gateway, where_from())
+    except ConfigError as exc:
+        yield exc
+    try:
+        check_tracing(settings.otel, outside=settings.gateway.traces_from_outside)
     except ConfigError as exc:
         yield exc
     bare = msgspec.structs.replace(

@@ -9,6 +9,6 @@ from __future__ import annotations
 from gateway.tracing.context import TraceContext
 from gateway.tracing.sampling import Sampler
 from gateway.tracing.spans import Spans
-from gateway.tracing.tracing import Tracing, open_tracing
+from gateway.tracing.tracing import Tracing, check_tracing, open_tracing
 
-__all__ = ["Sampler", "Spans", "TraceContext", "Tracing", "open_tracing"]
+__all__ = ["Sampler", "Spans", "TraceContext", "Tracing", "check_tracing", "open_tracing"]

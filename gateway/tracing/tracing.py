@@ -65,6 +65,12 @@ def open_tracing(environ: Mapping[str, str], *, role: str, version: str, outside
     return Tracing(spans, sampler, rng=random.Random())  # noqa: S311
 
 
+def check_tracing(environ: Mapping[str, str], *, outside: Rate) -> None:
+    """Raises ConfigError where `open_tracing` would."""
+    if _endpoint(environ) is not None:
+        Sampler.of(environ, outside, time.monotonic)
+
+
 def _endpoint(environ: Mapping[str, str]) -> str | None:
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None

@@ -116,6 +116,15 @@ def test_port_of_both_is_a_fault_that_names_both_places(tmp_path: Path) -> None:
     shell.text("config", "check")
 
 
+def test_tracing_that_is_not_supported_is_a_fault(tmp_path: Path) -> None:
+    endpoint = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4317"}
+    for variable, text in (("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"), ("OTEL_TRACES_SAMPLER", "sometimes")):
+        shell = Shell(tmp_path, **endpoint, **{variable: text})
+        (fault,) = shell.json("config", "check", code=os.EX_CONFIG)["faults"]
+        assert fault["place"] == f"environment: {variable}"
+    Shell(tmp_path, **endpoint).text("config", "check")
+
+
 def test_folder_without_a_file_is_told_how_to_get_one(bare: Shell) -> None:
     said = bare.text("config", "check")
     assert said == f"no gateway.toml in {bare.folder}: defaults only; `gateway config init` writes one\n"
