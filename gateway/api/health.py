@@ -6,7 +6,7 @@ from gateway.api.call import Call
 from gateway.api.reply import Reply, json_reply
 from gateway.errors import StoreError
 from gateway.liveness import liveness
-from gateway.store.standing import probe_new_work
+from gateway.store.readiness import probe_new_work
 
 
 async def livez(call: Call) -> Reply:
@@ -20,8 +20,8 @@ async def readyz(call: Call) -> Reply:
     gate, store = call.gateway.gate, call.gateway.store
     stuck_after_s = float(call.gateway.settings.gateway.stuck_after)
     try:
-        standing = await gate.probe(lambda: probe_new_work(store, stuck_after_s=stuck_after_s))
-        reason = standing.stuck(stuck_after_s)
+        found = await gate.probe(lambda: probe_new_work(store, stuck_after_s=stuck_after_s))
+        reason = found.stuck(stuck_after_s)
     except StoreError as error:
         reason = str(error)
     if reason:

@@ -34,7 +34,7 @@ from gateway.schedules import Schedule
 from gateway.settings import Settings
 from gateway.store import RetentionLimits, Store, Worker
 from gateway.store.leases import Renewed
-from gateway.store.standing import BEAT_S, beat
+from gateway.store.readiness import BEAT_S, beat
 from gateway.store.wake import listen
 from gateway.submission import job_facts
 from gateway.transitions import Transitions

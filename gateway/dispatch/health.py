@@ -19,7 +19,7 @@ from gateway.figures import read_figures
 from gateway.lag import LoopLag
 from gateway.liveness import liveness
 from gateway.store import Store
-from gateway.store.standing import beat
+from gateway.store.readiness import beat
 from gateway.vitals import Vitals
 
 PROBE_S = 1.0

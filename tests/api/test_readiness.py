@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gateway.lag import EVERY_S, LoopLag
 from gateway.liveness import BEHIND_S, HUNG_S, liveness
-from gateway.store.standing import beat
+from gateway.store.readiness import beat
 from tests.api.running import running, settings_for
 from tests.waiting import until
 

@@ -12,8 +12,8 @@ from gateway.errors import StoreFull, StoreUnavailable
 from gateway.jobs import Settlement, Submission
 from gateway.keys import JobIds
 from gateway.store import Store, Worker, functions, scripts
+from gateway.store.readiness import beat
 from gateway.store.scripts import Script, script
-from gateway.store.standing import beat
 from tests.servers import Server
 from tests.store.limits import NOTHING_KEPT
 

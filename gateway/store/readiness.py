@@ -15,7 +15,7 @@ WINDOW_S = (3.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Readiness:
     """Dispatchers whose loops turn, and how long work that could start has not been started (s)."""
 
     dispatchers: int
@@ -30,19 +30,19 @@ class Standing:
         return f"jobs have been ready for {waits_s:.0f} s and no dispatcher takes them; start one: gateway dispatch"
 
 
-async def probe_new_work(store: Store, *, stuck_after_s: float) -> Standing:
+async def probe_new_work(store: Store, *, stuck_after_s: float) -> Readiness:
     """Writes as new work does: raises StoreError where a job could not be taken in."""
     return await _ask(store, "probe", [_window_ms(stuck_after_s)])
 
 
-async def beat(store: Store, dispatcher_id: str, *, stuck_after_s: float) -> Standing:
+async def beat(store: Store, dispatcher_id: str, *, stuck_after_s: float) -> Readiness:
     """Shows that a dispatcher's loops turn; without an id only looks. Raises StoreError where no work could end."""
     return await _ask(store, "beat", [dispatcher_id, _window_ms(stuck_after_s)])
 
 
-async def _ask(store: Store, script: str, args: list[Arg]) -> Standing:
+async def _ask(store: Store, script: str, args: list[Arg]) -> Readiness:
     replies = await store.mostly(script, args)
-    return Standing(
+    return Readiness(
         dispatchers=max(reply[0] for reply in replies),
         waited_s=max(reply[1] for reply in replies) / 1e3,
         late_s=max(reply[2] for reply in replies) / 1e6,
