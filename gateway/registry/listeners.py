@@ -12,7 +12,7 @@ import structlog
 from gateway.durations import MAX_S
 from gateway.events import JobEvent
 from gateway.executor import Job
-from gateway.registry.loading import Call
+from gateway.registry.loading import HookCall
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger("gateway.registry")
 
@@ -20,7 +20,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger("gateway.registry")
 class Listeners:
     """Calls `job_event` and `retry_delay`, one implementation after the other; `failures` counts by plugin."""
 
-    def __init__(self, *, job_event: Sequence[Call], retry_delay: Sequence[Call]) -> None:
+    def __init__(self, *, job_event: Sequence[HookCall], retry_delay: Sequence[HookCall]) -> None:
         self._job_event = tuple(job_event)
         self._retry_delay = tuple(retry_delay)
         self.failures: Counter[str] = Counter()
@@ -50,7 +50,7 @@ class Listeners:
                 return delay
         return None
 
-    def _failed(self, call: Call, exc: BaseException, *, job_id: str, target: str) -> None:
+    def _failed(self, call: HookCall, exc: BaseException, *, job_id: str, target: str) -> None:
         """Counts, and logs the 1st, 2nd, 4th, 8th …: a hook that always fails must not fill the disk."""
         self.failures[call.plugin] += 1
         count = self.failures[call.plugin]
