@@ -76,6 +76,8 @@ class Driver:
     model: Model = field(init=False)
     snapshot: Snapshot = field(init=False)
     turns: Turns = field(default_factory=Turns)
+    registered: bool = True
+    """Is anything? Else no claim is answered."""
     sound: bool = True
     """Did every step so far end well?"""
     _ids: int = 0
@@ -107,6 +109,13 @@ class Driver:
         self.model.now_us += us
         self.engine.advance(self.model.now_us)
         self.turns.refresh(self.model)
+
+    def set_registered(self, registered: bool) -> None:
+        self.registered = registered
+        if registered:
+            self.engine.run("register", ["epoch"])
+        else:
+            self.engine.forget_registration()
 
     def forget_scripts(self) -> None:
         self.engine.forget_scripts()
@@ -153,6 +162,9 @@ class Driver:
         answer = Answer(None, None, ())
         field = "nonce" if standby.place == 1 else "nonce2"
         told = self.engine.heard(standby.dispatcher)
+        if not (told or self.registered):
+            self.model.dispatcher(standby.dispatcher).standby = None
+            return
         if snapshot.hash(f"dispatcher:{standby.dispatcher}").get(field) == standby.nonce:
             reply, _ = self.engine.run("claim", _args(replace(standby, next_nonce="")))
             jobs = list(parse_claim(reply, partition=0, nonce=standby.nonce)[2])

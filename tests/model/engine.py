@@ -104,6 +104,11 @@ class Engine:
         self._eval(_CLEAR, [])
         self.advance(now_us)
 
+    def forget_registration(self) -> None:
+        """What is registered is lost, as where an empty server took over."""
+        self._client.hdel(f"{self.prefix}conf", "epoch")
+        self._client.delete(f"{self.prefix}gist")
+
     def forget_scripts(self) -> None:
         """SCRIPT FLUSH, and FUNCTION FLUSH."""
         self._client.execute_command("SCRIPT FLUSH")

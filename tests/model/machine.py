@@ -189,7 +189,7 @@ class Life(RuleBasedStateMachine):
         name=draws.DISPATCHERS,
         n=draws.CLAIM_SIZES,
         others=st.lists(draws.ORDERS, min_size=1, max_size=3),
-        before=st.sampled_from(("due", "waits", "", "paused", "due")),
+        before=st.sampled_from(("due", "waits", "", "paused", "lost", "due")),
         after=st.sampled_from(("", "claim", "repeat")),
     )
     def hand_plain(
@@ -227,7 +227,11 @@ class Life(RuleBasedStateMachine):
             self._submit([self._submission(each) for each in many])
         if before == "paused":
             self.driver.pause_lane(order.lane, True)
+        if before == "lost":
+            self.driver.set_registered(False)
         self._submit([self._submission(order) for _ in range(count)])
+        if before == "lost":
+            self.driver.set_registered(True)
         if before == "paused":
             self.driver.pause_lane(order.lane, False)
         if after == "repeat":
