@@ -6,19 +6,16 @@ import asyncio
 import math
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from functools import partial
 from time import monotonic
 from typing import Any
 
 import structlog
 
-from gateway import backoff
-from gateway.backoff import RetryPolicy
 from gateway.callbacks import render
 from gateway.callouts import CallOuts
 from gateway.completion import completion_token
-from gateway.durations import MAX_S
 from gateway.errors import ConfigError, EgressDenied, Fatal, NotFound, Retry, StoreError
 from gateway.executor import ENDING_S, Attempt, Deferred, HttpClient, Job, Payload, Result
 from gateway.jobs import (
@@ -36,14 +33,9 @@ from gateway.registry import Registry, Target
 from gateway.results import encode_error, error_of, result_of
 from gateway.signing import SigningKey
 from gateway.tracing.attempts import AttemptSpans, traceparent_of
+from gateway.verdicts import Verdicts, out_of_time, settle
 
 log = structlog.get_logger(__name__)
-
-UNKNOWN_S = (1.0, 15.0)
-"""How soon, at least and at most, another dispatcher is to have a job whose target is not known here."""
-
-UNKNOWN_MOST = 100
-"""Targets that are told of: a client of an older gateway must not fill the log, nor the memory."""
 
 
 def _ignore(claimed: Claimed, value: Any) -> None:
@@ -56,16 +48,18 @@ class Runner:
 
     registry: Registry
     http: HttpClient
-    rng: random.Random = field(default_factory=random.Random)
+    rng: InitVar[random.Random | None] = None
     callouts: CallOuts = field(default_factory=CallOuts)
     traces: AttemptSpans | None = None
     report: Callable[[Claimed, Any], None] = _ignore
     signing_keys: Callable[[], tuple[SigningKey, ...]] = tuple
-    no_target_after_s: float = 0.0
-    """For how long a job whose target is not known here is given back, for those that know it."""
+    no_target_after_s: InitVar[float] = 0.0
     refresh: Callable[[], Awaitable[object]] | None = None
     """Has the registry look for targets that were registered since it last did."""
-    _unknown: set[str] = field(default_factory=set)
+    verdicts: Verdicts = field(init=False)
+
+    def __post_init__(self, rng: random.Random | None, no_target_after_s: float) -> None:
+        self.verdicts = Verdicts(self.registry, rng or random.Random(), no_target_after_s)  # noqa: S311 (jitter)
 
     async def run(
         self, claimed: Claimed, cancelled: asyncio.Event, *, deadline: Callable[[float], None] | None = None
@@ -83,7 +77,7 @@ class Runner:
             try:
                 target = await self._lately_registered(claimed.target)
             except NotFound as error:
-                return self._given_back(claimed, error)
+                return self.verdicts.given_back(claimed, error)
         options = NO_OPTIONS
         try:
             options, payload = unpack_body(claimed.body)
@@ -95,22 +89,22 @@ class Runner:
                 deadline(attempt.deadline)
                 result = await target.executor.execute(attempt)
             if isinstance(result, Deferred):
-                return self._parked(claimed, target, options, result, attempt.completion_token)
+                return self.verdicts.parked(claimed, target, options, result, attempt.completion_token)
             return Settlement(claimed.job_id, claimed.token, "succeeded", 0, "", _result(target, result))
         except Fatal as failure:
             gone = failure.gone and not claimed.target.startswith(BUILT_IN)
             told = error_of(failure, target.secrets)
-            return _settle(claimed, "dead", reason=GONE if gone else "fatal", error=told)
+            return settle(claimed, "dead", reason=GONE if gone else "fatal", error=told)
         except ConfigError as failure:  # a callback that cannot be sent: its URL or secret is not usable
-            return _settle(claimed, "dead", reason="fatal", error=encode_error("config", str(failure)))
+            return settle(claimed, "dead", reason="fatal", error=encode_error("config", str(failure)))
         except EgressDenied as failure:
-            return _settle(claimed, "dead", reason="fatal", error=encode_error("egress_denied", str(failure)))
+            return settle(claimed, "dead", reason="fatal", error=encode_error("egress_denied", str(failure)))
         except Exception as failure:  # one job's failure must not be everyone's
-            return self._failed(claimed, target, options, failure)
+            return self.verdicts.failed(claimed, target, options, failure)
         except (asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException as failure:  # what ends a process must not do so from within a job
-            return self._failed(claimed, target, options, _stray(failure, target))
+            return self.verdicts.failed(claimed, target, options, _stray(failure, target))
 
     def ending_s(self, claimed: Claimed) -> float:
         """How long the attempt may take to end once it is cancelled."""
@@ -126,7 +120,7 @@ class Runner:
 
     def timed_out(self, claimed: Claimed) -> Settlement:
         """The outcome of an attempt that was cancelled at its deadline."""
-        return self._failed_late(claimed, lambda target: _out_of_time())
+        return self._failed_late(claimed, lambda target: out_of_time())
 
     def strayed(self, claimed: Claimed, error: BaseException) -> Settlement:
         """The outcome of an attempt that `run` let go with an error which nobody had asked for."""
@@ -136,30 +130,8 @@ class Runner:
         try:
             target = self.registry.target(claimed.target)
         except NotFound as error:  # removed meanwhile
-            return self._without_target(claimed, error)
-        return self._failed(claimed, target, unpack_body(claimed.body)[0], failure(target))
-
-    def _given_back(self, claimed: Claimed, error: NotFound) -> Settlement:
-        """For a dispatcher that knows its target: one of a newer file, or all but this one."""
-        dead = self._without_target(claimed, error)
-        if not self.no_target_after_s:
-            return dead
-        if claimed.target not in self._unknown and len(self._unknown) < UNKNOWN_MOST:
-            self._unknown.add(claimed.target)
-            log.warning("no such target here: its jobs go back, for dispatchers that know it", target=claimed.target,
-                        read=self.registry.source, dead_after_s=self.no_target_after_s)  # fmt: skip
-        delay_s = min(UNKNOWN_S[1], max(UNKNOWN_S[0], 2 * claimed.previous_delay_ms / 1000)) * self.rng.uniform(0.5, 1)
-        return _settle(
-            claimed,
-            "retry",
-            delay_ms=max(1, round(delay_s * 1000)),
-            reason=str(round(self.no_target_after_s * 1000)),
-            error=dead.error,
-        )
-
-    def _without_target(self, claimed: Claimed, error: NotFound) -> Settlement:
-        mend = f"this dispatcher read {self.registry.source} when it started: if the target is newer, restart it"
-        return _settle(claimed, "dead", reason="no_target", error=encode_error("no_target", f"{error}; {mend}"))
+            return self.verdicts.without_target(claimed, error)
+        return self.verdicts.failed(claimed, target, unpack_body(claimed.body)[0], failure(target))
 
     async def _lately_registered(self, name: str) -> Target:
         """A target that this process has not heard of so far; raises NotFound."""
@@ -178,7 +150,7 @@ class Runner:
                 return await target.executor.execute(attempt)
         except TimeoutError as failure:
             if limit.expired():
-                raise _out_of_time() from failure
+                raise out_of_time() from failure
             raise
 
     def _attempt(
@@ -224,33 +196,6 @@ class Runner:
             else "",
         )
 
-    def _parked(self, claimed: Claimed, target: Target, options: Options, deferred: Deferred, token: str) -> Settlement:
-        if not token:
-            raise Fatal("nobody has a token to end this with: its executor has no defers = True", type="config")
-        within_s = deferred.within_s
-        if not isinstance(within_s, (int, float)) or not 0 <= within_s <= MAX_S:
-            raise Fatal(f"Deferred.within_s is no number of seconds up to {MAX_S:.0f}", type="config")
-        retry_ms = self._delay_ms(claimed, _policy(options, target), _out_of_time())
-        return _settle(claimed, "parked", delay_ms=max(1, round(within_s * 1000)), reason=str(retry_ms))
-
-    def _failed(self, claimed: Claimed, target: Target, options: Options, failure: Exception) -> Settlement:
-        error = error_of(failure, target.secrets)
-        if claimed.attempt >= claimed.max_attempts:
-            return _settle(claimed, "dead", reason="exhausted", error=error)
-        delay_ms = self._delay_ms(claimed, _policy(options, target), failure)
-        return _settle(claimed, "retry", delay_ms=delay_ms, error=error)
-
-    def _delay_ms(self, claimed: Claimed, policy: RetryPolicy, failure: Exception) -> int:
-        job = Job(
-            claimed.job_id, claimed.target, claimed.lane, claimed.key, claimed.max_attempts, claimed.created_ms, (), ""
-        )
-        delay_s = self.registry.listeners.retry_delay(job, failure)
-        if delay_s is None:
-            delay_s = backoff.delay_s(policy, claimed.attempt, claimed.previous_delay_ms / 1000, self.rng)
-        if isinstance(failure, Retry):
-            delay_s = max(delay_s, _floor_s(failure.after))
-        return max(1, round(delay_s * 1000))
-
 
 def _code_of(target: Target) -> str:
     return target.executor.code_name(target.config) or f"the target {target.name}"
@@ -272,34 +217,3 @@ def _result(target: Target, result: object) -> str:
         who, what = type(target.executor).__name__, type(result).__name__
         raise Fatal(f"{who}.execute returned {what}, not a Result; return Result(value)", type="result")
     return "" if result.value is None else result_of(result.value, _code_of(target))
-
-
-def _policy(options: Options, target: Target) -> RetryPolicy:
-    """The job's policy: its own, or the target's; for a callback with what its first job says of it."""
-    if options.cause is not None and options.parent is not None and options.parent.callback is not None:
-        override = options.parent.callback.retry
-        return target.retry if override is None else override.over(target.retry)
-    return options.retry or target.retry
-
-
-def _floor_s(after: object) -> float:
-    """What a failure wants at least, in seconds, capped; 0 where a job's own code gave no number."""
-    if not isinstance(after, (int, float)) or after != after:  # not a number
-        return 0.0
-    return float(max(0, min(after, MAX_S)))  # before it is a float: no integer is too large
-
-
-def _out_of_time() -> Retry:
-    return Retry("the attempt ran out of time", type="timeout")
-
-
-def _settle(
-    claimed: Claimed,
-    outcome: Any,
-    *,
-    delay_ms: int = 0,
-    reason: str = "",
-    result: str = "",
-    error: str = "",
-) -> Settlement:
-    return Settlement(claimed.job_id, claimed.token, outcome, delay_ms, reason, result, error)

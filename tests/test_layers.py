@@ -20,6 +20,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("gateway.store", "gateway.registry"),
     (
         "gateway.runner",
+        "gateway.verdicts",
         "gateway.callbacks",
         "gateway.opening",
         "gateway.figures",

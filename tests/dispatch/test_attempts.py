@@ -133,7 +133,7 @@ async def test_job_is_dead_when_its_target_is_not_known_here(running: Dispatchin
 
 
 async def test_job_goes_back_unspent_for_a_dispatcher_that_knows_its_target(running: Dispatching) -> None:
-    running.runner.no_target_after_s = 60.0
+    running.runner.verdicts.no_target_after_s = 60.0
     job_id = await running.client.submit("elsewhere", 7, max_attempts=1)
     waiting = await running.client.reached(job_id, "retrying")
     assert (waiting.attempts, waiting.reason) == (0, "")
@@ -145,7 +145,7 @@ async def test_job_goes_back_unspent_for_a_dispatcher_that_knows_its_target(runn
 
 
 async def test_job_is_dead_when_no_dispatcher_has_known_its_target_for_long(running: Dispatching) -> None:
-    running.runner.no_target_after_s = 0.01
+    running.runner.verdicts.no_target_after_s = 0.01
     record = await running.client.ended(await running.client.submit("elsewhere", max_attempts=1))
     assert (record.status, record.reason, record.attempts) == ("dead", "no_target", 1)
     assert b"this dispatcher read gateway.toml when it started" in record.error
