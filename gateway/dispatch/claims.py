@@ -266,7 +266,8 @@ class ClaimLoop:
     def _next_claim(self) -> tuple[ClaimRequest | None, int, bool]:
         """A claim, the slots that it has reserved, and whether it has the place for a suspect as well."""
         if not self._claiming:
-            return (None if self._standby is None else self._claim_none()), 0, False
+            # what stood by may have brought something, and whom it was woken for another one is to have
+            return (self._claim_none() if self._woken or self._standby is not None else None), 0, False
         calls = self._exchanges.calls
         stands_by = self._stands_by and not calls and self._slots.free == self._slots.count
         # so that one stands by again once the last job is over

@@ -128,6 +128,33 @@ async def test_nothing_is_handed_over_to_a_dispatcher_in_which_something_runs(
         await standing_by(running)
 
 
+async def test_dispatcher_that_drains_passes_a_wake_up_on(
+    valkey_server: Server, namespace: str, tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looks, "POLL_S", (60.0, 60.0))
+    settings = settings_for(tmp_path, valkey_server.url, namespace, slots=4)
+
+    def active(count: int) -> bool:
+        return stage.active == count
+
+    async with dispatching(settings) as first:
+        await standing_by(first)
+        await first.client.submit("hold", {"stage": namespace})
+        await until_so(partial(active, 1))
+        async with dispatching(settings) as second:
+            await standing_by(second)
+            for count in range(2, 6):  # until both have something to do, and still room
+                await second.client.submit("hold", {"stage": namespace})
+                await until_so(partial(active, count))
+                if second.dispatcher.active:
+                    break
+            first.stop.ask()  # it has waited longer than the other one, and is woken first
+            await until_so(lambda: not first.dispatcher.passage.loops[0]._claiming)
+            await second.client.ended(await second.client.submit("echo"))
+            stage.go.set()
+            await first.task
+
+
 async def test_no_claim_stands_by_under_a_short_lease(
     valkey_server: Server, namespace: str, tmp_path: Path, told: list[bytes]
 ) -> None:
