@@ -52,7 +52,7 @@ class Endpoint:
         except ClientGone:
             return
         except Exception as error:
-            reply = self._problem(error)
+            reply = self.problem_of(error)
         self._count(call, reply.status)
         await self._send(reply, scope, receive, send)
 
@@ -71,11 +71,11 @@ class Endpoint:
                 call.client = client
             begun = operation.begin(call, body)
         except Exception as error:
-            begun = self._problem(error)
+            begun = self.problem_of(error)
         if begun is None:
             return False
         if isinstance(begun, Reply):
-            self._end(call, begun, go_on)
+            self.end(call, begun, go_on)
         elif isinstance(begun, Asked) and (gateway.store.partitions == 1 or is_one_call(begun)):
             turn = Turn(self, call, go_on, begun.finish)
             gateway.store.ask(begun.jobs, turn, begun.durability, until_s=call.until_s)
@@ -83,7 +83,7 @@ class Endpoint:
             go_on(lambda scope, receive, send: self._carry_on(call, begun, send=send))
         return True
 
-    def _end(self, call: Call, reply: Reply, go_on: GoOn) -> None:
+    def end(self, call: Call, reply: Reply, go_on: GoOn) -> None:
         """Answers what was taken; what goes wrong with that is told to nobody else."""
         try:
             self._count(call, reply.status)
@@ -92,13 +92,24 @@ class Endpoint:
         except Exception as error:
             log.error("an answer could not be sent", route=self.path, exc_info=error)
 
+    def problem_of(self, error: Exception) -> Reply:
+        """What a request that failed is answered with; call it while the error is handled."""
+        if isinstance(error, RequestError):
+            return problem_reply(error)
+        if isinstance(error, StoreError):
+            level = log.warning if isinstance(error, StoreFull) else log.error
+            level("the store refused", route=self.path, error=str(error))
+            return problem_reply(error, unavailable=NOT_DELIVERED if self.path.startswith("/hooks/") else UNAVAILABLE)
+        log.error("a request failed", route=self.path, exc_info=error)
+        return problem_reply(Refused(500, UNEXPECTED))
+
     async def _carry_on(self, call: Call, begun: Begun, *, send: Send) -> None:
         try:
             reply = await carry_on(call, begun)
         except ClientGone:
             return
         except Exception as error:
-            reply = self._problem(error)
+            reply = self.problem_of(error)
         self._count(call, reply.status)
         await self._send(reply, call.scope, call.receive, send)
 
@@ -139,17 +150,6 @@ class Endpoint:
             Query(call.scope["query_string"], ()).done()
         return await operation.handler(call)
 
-    def _problem(self, error: Exception) -> Reply:
-        """What a request that failed is answered with; call it while the error is handled."""
-        if isinstance(error, RequestError):
-            return problem_reply(error)
-        if isinstance(error, StoreError):
-            level = log.warning if isinstance(error, StoreFull) else log.error
-            level("the store refused", route=self.path, error=str(error))
-            return problem_reply(error, unavailable=NOT_DELIVERED if self.path.startswith("/hooks/") else UNAVAILABLE)
-        log.error("a request failed", route=self.path, exc_info=error)
-        return problem_reply(Refused(500, UNEXPECTED))
-
     def _operation(self, method: str) -> Operation:
         found = self.operations.get("GET" if method == "HEAD" else method)
         if found is None:
@@ -173,13 +173,13 @@ class Turn(msgspec.Struct):
         try:
             reply = self.finish(result)
         except Exception as error:
-            reply = self.endpoint._problem(error)
+            reply = self.endpoint.problem_of(error)
         self.over = True
-        self.endpoint._end(self.call, reply, self.go_on)
+        self.endpoint.end(self.call, reply, self.go_on)
 
     def set_exception(self, exception: Exception, /) -> None:
         self.over = True
-        self.endpoint._end(self.call, self.endpoint._problem(exception), self.go_on)
+        self.endpoint.end(self.call, self.endpoint.problem_of(exception), self.go_on)
 
 
 def _answered(reply: Reply, scope: Scope) -> bool:
