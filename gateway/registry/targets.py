@@ -59,6 +59,11 @@ class Target:
     """The callback of its jobs that name none."""
     untold: str = ""
     """Why this process cannot know it, though there is one."""
+    secrets: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
+    """Those of its config, in the forms in which an error may show them: looked for once, not at each failure."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "secrets", tuple(secrets_of(self.config)))
 
     @property
     def callback(self) -> Callback | None:
@@ -66,12 +71,6 @@ class Target:
         if self.untold:
             raise WrongState(f"target {self.name}: the callback of its jobs is not known here: {self.untold}")
         return self.told
-
-    secrets: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
-    """Those of its config, in the forms in which an error may show them: looked for once, not at each failure."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "secrets", tuple(secrets_of(self.config)))
 
     def check_request(self, request: JobRequest) -> None:
         """Raises ValueError (FieldFault: with the field) unless its jobs may set this of their requests."""
